@@ -1,0 +1,35 @@
+package sandbox
+
+import "fmt"
+
+// Error is a refusal or failure of the runner that a caller may see. Code is
+// stable and becomes the error_code of the receipt.
+type Error struct {
+	Code string
+	Msg  string
+}
+
+func (e *Error) Error() string { return e.Code + ": " + e.Msg }
+
+// Errorf returns an *Error.
+func Errorf(code, format string, args ...any) *Error {
+	return &Error{Code: code, Msg: fmt.Sprintf(format, args...)}
+}
+
+// Codes of the runner.
+const (
+	CodeInvalidSpec    = "invalid_spec"         // the Spec or Exec is not well formed
+	CodeCeiling        = "ceiling_exceeded"     // more than the operator's ceiling, whatever the daemon says
+	CodeMountSource    = "mount_source"         // a host path cannot be reached under the caller's identity
+	CodeSourceChanged  = "mount_source_changed" // it is not the object that was judged
+	CodeMountTarget    = "mount_target"         // an inside path cannot be a mount target
+	CodeInvalidWorkdir = "invalid_workdir"      // the workdir does not exist inside
+	CodeUnsupported    = "unsupported_by_host"  // the kernel lacks what the Spec demands
+	CodeNotEnforced    = "not_enforced"         // read back from the kernel, a layer is not in force
+	CodeSpawn          = "spawn_failed"         // the command could not be started
+	CodeNoSession      = "session_not_found"
+	CodeNoExec         = "exec_not_found"
+	CodeBusy           = "session_limit_exceeded"
+	CodeInternal       = "runner_failed"      // a step of the set-up failed; the message says which
+	CodeGone           = "runner_unavailable" // the runner cannot be reached
+)

@@ -1,0 +1,62 @@
+package sandbox
+
+import (
+	"io"
+	"os"
+	"time"
+)
+
+// Enforced is the evidence of an open: what the kernel says is in force.
+type Enforced struct {
+	Namespaces   map[string]uint64 // kind ("user", "mnt", …) to inode
+	NoNewPrivs   bool
+	Seccomp      int    // 2 = filter
+	Capabilities uint64 // bounding set of an execution
+	MemoryBytes  int64
+	SwapBytes    int64 // beyond memory: 0
+	CPUMillis    int64
+	PIDs         int64
+	Mounts       []string // "target type options", sorted
+	Cgroup       string   // "v1", "v2" or "hybrid"
+	Inputs       []TreeDigest
+}
+
+// TreeDigest is the digest of a host tree: see sandbox/runc/digest.go for the bytes.
+type TreeDigest struct {
+	Path   string
+	Digest string // sha256:<hex>
+	Files  int64
+	Bytes  int64
+}
+
+// Process is a started execution. The receiver of a Process closes Stdout and Stderr.
+type Process struct {
+	Stdout, Stderr io.ReadCloser
+	Done           <-chan Result // one value once the command has been reaped; closed without one if the runner is gone
+}
+
+// Result is what became of an execution.
+type Result struct {
+	ExitCode int  // -1 when a signal ended it
+	Signal   int  // 0 when it exited
+	OOM      bool // a kill by the memory ceiling fell on it
+	Usage    Usage
+	Started  time.Time // just before the clone
+	Ended    time.Time // when it was reaped
+}
+
+// Usage is what an execution or a session used.
+type Usage struct {
+	CPU        time.Duration // user and system, whole tree
+	PeakMemory int64         // bytes; of an execution the largest resident set of one process, of a session the group's peak
+	OOMKills   int64
+}
+
+// Artifact is one regular file collected from a session. The receiver closes File.
+type Artifact struct {
+	Path string // inside path
+	File *os.File
+	Size int64
+	Mode uint32
+	Err  string // a code ("not_found", "not_regular", …) when File is nil
+}

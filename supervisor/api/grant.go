@@ -1,0 +1,82 @@
+package api
+
+// Grant is the whole answer of policy to an open: everything that the session may
+// be. In a list, absent means unconstrained by this layer and [] means nothing (C19).
+// In a number, absent (0) means unconstrained by this layer; a maximum of nothing is
+// said by a denial.
+type Grant struct {
+	Profile   string         `json:"profile,omitempty"` // name for receipts
+	Root      string         `json:"root"`              // "host", "dir" or "paths": the arm that is granted
+	Mounts    []GrantMount   `json:"mounts"`            // the mounts that are granted, of those asked for
+	Scratch   []GrantScratch `json:"scratch"`           // private tmpfs
+	Identity  Identity       `json:"identity"`
+	Ceilings  Ceilings       `json:"ceilings"`
+	Seccomp   string         `json:"seccomp"` // profile name: "default" or "strict"
+	Network   GrantNetwork   `json:"network"`
+	Env       GrantEnv       `json:"env"`
+	Exec      GrantExec      `json:"exec"`
+	Workdir   string         `json:"workdir"`
+	Hostname  string         `json:"hostname"`
+	TTLNS     int64          `json:"ttl_ns,omitzero"`
+	ExpiresNS int64          `json:"expires_at_ns,omitzero"` // the grant itself ends here (R109)
+}
+
+// GrantMount is one mount that policy grants.
+type GrantMount struct {
+	HostPath  string `json:"host_path"`
+	GuestPath string `json:"guest_path"`
+	Mode      string `json:"mode"`            // "ro" or "rw"
+	Class     string `json:"class,omitempty"` // the author's word for why: "workspace", "input", …
+}
+
+// GrantScratch is a private, empty, writable file system.
+type GrantScratch struct {
+	GuestPath string `json:"guest_path"`
+	Bytes     int64  `json:"bytes"`
+	Inodes    int64  `json:"inodes"`
+}
+
+// Identity is what executions run as inside. Capabilities are names such as
+// CAP_NET_BIND_SERVICE; none by default, CAP_SYS_ADMIN never.
+type Identity struct {
+	UID          uint32   `json:"uid"`
+	GID          uint32   `json:"gid"`
+	Groups       []uint32 `json:"groups,omitempty"`
+	Capabilities []string `json:"capabilities,omitempty"`
+}
+
+// Ceilings bound a session. Every one is set in a finished grant.
+type Ceilings struct {
+	MemoryBytes int64 `json:"memory_bytes,omitzero"` // swap is always 0
+	CPUMillis   int64 `json:"cpu_millis,omitzero"`   // thousandths of one CPU
+	PIDs        int64 `json:"pids,omitzero"`
+	Files       int64 `json:"files,omitzero"`        // open files of one process
+	OutputBytes int64 `json:"output_bytes,omitzero"` // per stream of one execution
+	Executions  int64 `json:"executions,omitzero"`   // live at once
+}
+
+// GrantNetwork is the network that is granted.
+type GrantNetwork struct {
+	Mode string `json:"mode"` // "none"
+}
+
+// GrantEnv is the environment: the names that a caller may set, and what policy sets.
+type GrantEnv struct {
+	Allow []string          `json:"allow,omitzero"` // names or "PREFIX_*"; absent = any, [] = none
+	Set   map[string]string `json:"set,omitempty"`  // wins over the caller
+	Max   int64             `json:"max,omitzero"`
+}
+
+// GrantExec bounds what may be executed in the session.
+type GrantExec struct {
+	MaxTimeoutNS     int64    `json:"max_timeout_ns,omitzero"`
+	DefaultTimeoutNS int64    `json:"default_timeout_ns,omitzero"`
+	MaxArgv          int64    `json:"max_argv,omitzero"`      // number of arguments
+	MaxArgBytes      int64    `json:"max_arg_bytes,omitzero"` // of one argument
+	MaxInlineBytes   int64    `json:"max_inline_bytes,omitzero"`
+	OutputModes      []string `json:"output_modes,omitzero"`
+	Signals          []string `json:"signals,omitzero"`
+	CwdPrefixes      []string `json:"cwd_prefixes,omitzero"`
+	Background       bool     `json:"background,omitzero"`      // processes may outlive the execution that started them
+	OutputPrefixes   []string `json:"output_prefixes,omitzero"` // inside paths that `outputs` may name
+}

@@ -1,0 +1,243 @@
+package api
+
+// Receipt is the one terminal answer to an operation, journaled before the caller
+// sees it.
+type Receipt struct {
+	Version       int       `json:"version"` // 1
+	IntentID      string    `json:"intent_id"`
+	Op            Op        `json:"op"`
+	RequestedKind Op        `json:"requested_kind,omitzero"`
+	Principal     Principal `json:"principal"`
+	SessionID     string    `json:"session_id,omitempty"`
+	ExecID        string    `json:"exec_id,omitempty"`
+	Outcome       Outcome   `json:"outcome"`
+	Status        string    `json:"receipt_status"` // derived for agent-os clients: ok, error, timeout (C11)
+	ErrorCode     Code      `json:"error_code,omitzero"`
+	ErrorMessage  string    `json:"error_message,omitempty"`
+	Deny          []Deny    `json:"deny,omitempty"`
+	Warn          []string  `json:"warn,omitempty"`
+	Policy        PolicyRef `json:"policy,omitzero"`
+	Clamped       []Clamp   `json:"clamped,omitempty"`
+	Payload       Payload   `json:"payload,omitzero"`
+	AdmittedAtNS  int64     `json:"admitted_at_ns"`
+	AdmittedAt    string    `json:"admitted_at"`
+	SettledAtNS   int64     `json:"settled_at_ns"`
+	SettledAt     string    `json:"settled_at"`
+	Timings       []Timing  `json:"timings,omitempty"`
+}
+
+// Outcome is the settlement class of an intent.
+type Outcome string
+
+// The outcomes (table 1.4).
+const (
+	OutcomeOK      Outcome = "ok"      // the operation took place; its payload says how it went
+	OutcomeDenied  Outcome = "denied"  // policy or a ceiling said no; nothing was started
+	OutcomeFaulted Outcome = "faulted" // the operation could not be carried out
+)
+
+// Deny is one reason of a denial.
+type Deny struct {
+	Code    Code   `json:"code"`
+	Subject string `json:"subject,omitempty"` // the object that was refused, e.g. "mount:/etc"
+	Message string `json:"message,omitempty"`
+}
+
+// PolicyRef says which policy decided and by which rules.
+type PolicyRef struct {
+	Digest     string   `json:"digest"`          // of the bundle's files: sha256:<hex>
+	Entrypoint string   `json:"entrypoint"`      // e.g. data.stockade.open.decision
+	Rules      []string `json:"rules,omitempty"` // rules that were evaluated to a value: "file:line package.rule"
+}
+
+// Clamp says that a request-level limit was lowered (C17).
+type Clamp struct {
+	Field     string `json:"field"` // e.g. "limits.memory_bytes"
+	Requested int64  `json:"requested"`
+	Effective int64  `json:"effective"`
+	Source    string `json:"source"` // "policy", "ceiling" or "runtime"
+}
+
+// Timing is how long one stage took.
+type Timing struct {
+	Stage string `json:"stage"` // decode, resolve, policy, intent, build, spawn, run, store, …
+	NS    int64  `json:"ns"`
+}
+
+// Payload is the operation's own result: a tagged variant, the arm that Op names.
+type Payload struct {
+	Open   *OpenResult   `json:"open,omitzero"`
+	Exec   *ExecResult   `json:"exec,omitzero"`
+	Signal *SignalResult `json:"signal,omitzero"`
+	Close  *CloseResult  `json:"close,omitzero"`
+	Blob   *BlobResult   `json:"blob,omitzero"`
+}
+
+// OpenResult is the payload of host.session.open.
+type OpenResult struct {
+	SessionID    string    `json:"session_id,omitempty"`
+	Status       string    `json:"status"`         // "ready" or "error"
+	Grant        *Grant    `json:"grant,omitzero"` // effective: the meet of request, policy and ceiling
+	Enforced     *Enforced `json:"enforced,omitzero"`
+	Inputs       []Digest  `json:"inputs,omitempty"` // digested root paths and inputs
+	StartedAtNS  int64     `json:"started_at_ns,omitzero"`
+	StartedAt    string    `json:"started_at,omitempty"`
+	ExpiresAtNS  int64     `json:"expires_at_ns,omitzero"`
+	ExpiresAt    string    `json:"expires_at,omitempty"`
+	ErrorCode    Code      `json:"error_code,omitzero"`
+	ErrorMessage string    `json:"error_message,omitempty"`
+}
+
+// Digest names a host path and the digest of its content.
+type Digest struct {
+	Path      string `json:"path"`
+	Digest    string `json:"digest"` // sha256:<hex> of the tree, as sandbox.TreeDigest defines
+	Files     int64  `json:"files"`
+	SizeBytes int64  `json:"size_bytes"`
+}
+
+// Enforced is what the kernel says is in force, read back after the session was built.
+type Enforced struct {
+	Namespaces   map[string]uint64 `json:"namespaces"` // kind to inode, each different from the supervisor's
+	NoNewPrivs   bool              `json:"no_new_privs"`
+	Seccomp      int               `json:"seccomp"`      // 2 = filter
+	Capabilities string            `json:"capabilities"` // bounding set of executions, hex
+	MemoryBytes  int64             `json:"memory_bytes"`
+	SwapBytes    int64             `json:"swap_bytes"`
+	CPUMillis    int64             `json:"cpu_millis"`
+	PIDs         int64             `json:"pids"`
+	Mounts       []string          `json:"mounts"` // mountinfo of the session: "target type options"
+	Cgroup       string            `json:"cgroup"` // layout: "v1", "v2" or "hybrid"
+}
+
+// ExecResult is the payload of host.exec.
+type ExecResult struct {
+	Status       string     `json:"status"`    // ok, timeout, signaled, error
+	ExitCode     int        `json:"exit_code"` // -1 when there is none
+	Signal       string     `json:"signal,omitempty"`
+	Stdout       *Output    `json:"stdout,omitzero"`
+	Stderr       *Output    `json:"stderr,omitzero"`
+	Overflow     *Overflow  `json:"overflow,omitzero"`
+	Outputs      []Artifact `json:"outputs,omitempty"`
+	Usage        Usage      `json:"usage,omitzero"`
+	StartedAtNS  int64      `json:"started_at_ns,omitzero"`
+	StartedAt    string     `json:"started_at,omitempty"`
+	EndedAtNS    int64      `json:"ended_at_ns,omitzero"`
+	EndedAt      string     `json:"ended_at,omitempty"`
+	ErrorCode    Code       `json:"error_code,omitzero"`
+	ErrorMessage string     `json:"error_message,omitempty"`
+}
+
+// Output is one stream of an execution: a tagged variant. Empty output is absent.
+type Output struct {
+	InlineText  *InlineText  `json:"inline_text,omitzero"`
+	InlineBytes *InlineBytes `json:"inline_bytes,omitzero"`
+	Blob        *BlobOutput  `json:"blob,omitzero"`
+	Truncated   bool         `json:"truncated,omitzero"`   // the output ceiling cut it
+	TotalBytes  int64        `json:"total_bytes,omitzero"` // written by the process, when truncated
+}
+
+// BlobOutput is output that was stored as a blob.
+type BlobOutput struct {
+	BlobRef      string `json:"blob_ref"`
+	SizeBytes    int64  `json:"size_bytes"`
+	PreviewBytes []byte `json:"preview_bytes,omitempty"`
+}
+
+// Overflow says which stream did not fit inline although inline was required.
+type Overflow struct {
+	Stream     string `json:"stream"`
+	SizeBytes  int64  `json:"size_bytes"`
+	LimitBytes int64  `json:"limit_bytes"`
+}
+
+// Artifact is a file of the session that was returned as a blob.
+type Artifact struct {
+	Path      string `json:"path"`
+	BlobRef   string `json:"blob_ref,omitempty"`
+	SizeBytes int64  `json:"size_bytes"`
+	Mode      uint32 `json:"mode"` // permission bits
+	ErrorCode Code   `json:"error_code,omitzero"`
+}
+
+// Usage is what an execution, or a session, used.
+type Usage struct {
+	WallNS          int64 `json:"wall_ns,omitzero"`
+	CPUNS           int64 `json:"cpu_ns,omitzero"` // user and system time of the whole tree
+	PeakMemoryBytes int64 `json:"peak_memory_bytes,omitzero"`
+	OOMKills        int64 `json:"oom_kills,omitzero"`
+	Executions      int64 `json:"executions,omitzero"` // sessions only
+}
+
+// SignalResult is the payload of host.session.signal.
+type SignalResult struct {
+	Status    string `json:"status"` // signaled, not_found, already_exited, error
+	Signal    string `json:"signal"` // canonical: "TERM"
+	ExitCode  *int   `json:"exit_code,omitzero"`
+	EndedAtNS int64  `json:"ended_at_ns,omitzero"`
+	EndedAt   string `json:"ended_at,omitempty"`
+	ErrorCode Code   `json:"error_code,omitzero"`
+}
+
+// CloseResult is the payload of host.session.close.
+type CloseResult struct {
+	Status     string `json:"status"` // closed, not_found
+	FinalState string `json:"final_state,omitempty"`
+	Reason     string `json:"reason,omitempty"` // closed, expired, signal, …
+	Summary    string `json:"summary,omitempty"`
+	Usage      Usage  `json:"usage,omitzero"`
+	EndedAtNS  int64  `json:"ended_at_ns,omitzero"`
+	EndedAt    string `json:"ended_at,omitempty"`
+}
+
+// BlobResult is the payload of blob.put.
+type BlobResult struct {
+	BlobRef   string `json:"blob_ref"`
+	SizeBytes int64  `json:"size_bytes"`
+}
+
+// Session is a session as get and list show it. Environment values are not shown.
+type Session struct {
+	SessionID    string            `json:"session_id"`
+	State        string            `json:"state"` // creating, ready, closing, closed, error
+	Profile      string            `json:"profile,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Principal    Principal         `json:"principal"`
+	PolicyDigest string            `json:"policy_digest"`
+	Grant        *Grant            `json:"grant,omitzero"`
+	EnvNames     []string          `json:"env_names,omitempty"`
+	Workdir      string            `json:"workdir,omitempty"`
+	Executions   int64             `json:"executions"`      // so far
+	Live         int64             `json:"live_executions"` // now
+	OpenIntent   string            `json:"open_intent_id"`
+	StartedAtNS  int64             `json:"started_at_ns"`
+	StartedAt    string            `json:"started_at"`
+	ExpiresAtNS  int64             `json:"expires_at_ns,omitzero"`
+	ExpiresAt    string            `json:"expires_at,omitempty"`
+	EndedAtNS    int64             `json:"ended_at_ns,omitzero"`
+	EndedAt      string            `json:"ended_at,omitempty"`
+	Reason       string            `json:"reason,omitempty"`
+	Usage        Usage             `json:"usage,omitzero"`
+}
+
+// SessionList is a page of sessions, newest first.
+type SessionList struct {
+	Sessions []Session `json:"sessions"`
+}
+
+// ReceiptList is a page of receipts, newest first.
+type ReceiptList struct {
+	Receipts []Receipt `json:"receipts"`
+}
+
+// Event is one event of a running execution, as SSE data or as one NDJSON line.
+// Bytes have offsets per stream (C13).
+type Event struct {
+	Kind     string   `json:"kind"` // accepted, output, receipt, keepalive
+	IntentID string   `json:"intent_id,omitempty"`
+	ExecID   string   `json:"exec_id,omitempty"`
+	Stream   string   `json:"stream,omitempty"` // stdout or stderr
+	Offset   int64    `json:"offset,omitzero"`  // of the first byte of Bytes in its stream
+	Bytes    []byte   `json:"bytes,omitempty"`
+	Receipt  *Receipt `json:"receipt,omitzero"`
+}
