@@ -1,0 +1,49 @@
+package supervisor
+
+import (
+	"context"
+	"os"
+	"syscall"
+
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
+// Launcher is the privileged side as the supervisor sees it: sandbox/launch.Runner
+// in production, a fake in tests, which therefore need neither root nor a kernel
+// that can build sandboxes.
+//
+// An error that a caller may see is a *sandbox.Error; its code becomes the
+// error_code of the receipt.
+type Launcher interface {
+	// Host returns what the kernel and this place offer, probed once by the runner.
+	Host(ctx context.Context) (sandbox.Host, error)
+
+	// Resolve looks at host paths under the caller's identity. The answer has one
+	// element per path, in order.
+	Resolve(ctx context.Context, caller sandbox.Caller, paths []string) ([]sandbox.Resolution, error)
+
+	// Open builds a session and returns what the kernel says is in force. A failed
+	// Open leaves nothing behind.
+	Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, error)
+
+	// Start starts one execution. The launcher duplicates stdin, which stays the
+	// caller's to close; nil means end of file at once.
+	Start(ctx context.Context, x sandbox.Exec, stdin *os.File) (*sandbox.Process, error)
+
+	// Signal delivers sig to the processes of an execution.
+	Signal(ctx context.Context, session, exec string, sig syscall.Signal) error
+
+	// Kill ends the whole tree of an execution, whatever it does.
+	Kill(ctx context.Context, session, exec string) error
+
+	// Collect opens regular files of a session, by inside path, without following
+	// symbolic links out of it. The answer has one element per path, in order.
+	Collect(ctx context.Context, session string, paths []string) ([]sandbox.Artifact, error)
+
+	// Close destroys a session with everything in it and returns what it used.
+	// Closing an unknown session is CodeNoSession.
+	Close(ctx context.Context, session string) (sandbox.Usage, error)
+
+	// Done is closed when the runner is gone, and every session with it.
+	Done() <-chan struct{}
+}
