@@ -3,8 +3,233 @@ package api
 import "fmt"
 
 // Code is a stable, machine-readable error or denial code. Codes are never
-// reused for another meaning.
+// reused for another meaning. Policies may deny with codes of their own; those of
+// this package are in [Codes].
 type Code string
+
+// The codes.
+const (
+	// Documents: what does not decode is answered with these and leaves no record.
+	CodeDecodeError          Code = "decode_error"
+	CodeUnknownMember        Code = "unknown_member"
+	CodeDuplicateMember      Code = "duplicate_member"
+	CodeTooLarge             Code = "too_large"
+	CodeTooDeep              Code = "too_deep"
+	CodeInvalidHeader        Code = "invalid_header"
+	CodeUnsupportedMediaType Code = "unsupported_media_type"
+	CodeUnknownMethod        Code = "unknown_method"
+	CodeMethodNotAllowed     Code = "method_not_allowed"
+	CodeNotFound             Code = "not_found"
+	CodeUnauthenticated      Code = "unauthenticated"
+	CodeTooManyConnections   Code = "too_many_connections"
+	CodeShuttingDown         Code = "shutting_down"
+	CodeInternalError        Code = "internal_error"
+
+	// Requests: well formed, but not something that can be done.
+	CodeInvalidParams      Code = "invalid_params"
+	CodeUnsupportedTarget  Code = "unsupported_target"
+	CodeUnsupportedNetwork Code = "unsupported_network_mode"
+	CodeInvalidNetworkMode Code = "invalid_network_mode"
+	CodeInvalidRoot        Code = "invalid_root"
+	CodeInvalidMount       Code = "invalid_mount"
+	CodeInvalidWorkdir     Code = "invalid_workdir"
+	CodeInvalidEnv         Code = "invalid_env"
+	CodeInvalidLabel       Code = "invalid_label"
+	CodeArgvEmpty          Code = "argv_empty"
+	CodeArgvInvalid        Code = "argv_invalid"
+	CodeInvalidCwd         Code = "invalid_cwd"
+	CodeInvalidOutputMode  Code = "invalid_output_mode"
+	CodeInvalidStdin       Code = "invalid_stdin"
+	CodeInvalidStdinRef    Code = "invalid_stdin_ref"
+	CodeInvalidBlobRef     Code = "invalid_blob_ref"
+	CodeInvalidSignal      Code = "invalid_signal"
+	CodeInvalidMode        Code = "invalid_mode"
+	CodeStdinRefNotFound   Code = "stdin_ref_not_found"
+	CodeBlobMismatch       Code = "blob_mismatch"
+	CodeSessionNotFound    Code = "session_not_found"
+	CodeSessionClosed      Code = "session_closed"
+	CodeSessionExpired     Code = "session_expired"
+	CodeSessionLimit       Code = "session_limit_exceeded"
+	CodeExecLimit          Code = "exec_limit_exceeded"
+	CodeExecNotFound       Code = "exec_not_found"
+
+	// Executions: it started, or should have.
+	CodeSpawnFailed            Code = "spawn_failed"
+	CodeTimeout                Code = "timeout"
+	CodeOOMKilled              Code = "oom_killed"
+	CodeInlineRequiredTooLarge Code = "inline_required_too_large"
+	CodeInlineForbidden        Code = "inline_forbidden_by_policy"
+	CodeOutputStoreFailed      Code = "output_store_failed"
+	CodeWaitFailed             Code = "wait_failed"
+	CodeSupervisorRestarted    Code = "supervisor_restarted"
+	CodeJournalFailed          Code = "journal_failed"
+	CodeBlobFailed             Code = "blob_failed"
+
+	// Artifacts: why a path of outputs did not come back.
+	CodeNotRegular   Code = "not_regular"
+	CodePathNotFound Code = "path_not_found"
+
+	// Runner: what the privileged side refuses or fails at.
+	CodeInvalidSpec        Code = "invalid_spec"
+	CodeCeilingExceeded    Code = "ceiling_exceeded"
+	CodeMountSource        Code = "mount_source"
+	CodeMountSourceChanged Code = "mount_source_changed"
+	CodeMountTarget        Code = "mount_target"
+	CodeUnsupportedByHost  Code = "unsupported_by_host"
+	CodeNotEnforced        Code = "not_enforced"
+	CodeRunnerFailed       Code = "runner_failed"
+	CodeRunnerUnavailable  Code = "runner_unavailable"
+
+	// Denials: policy or the ceiling said no, and nothing was started.
+	CodePolicyDenied         Code = "policy_denied"
+	CodePolicyUndefined      Code = "policy_undefined"
+	CodePolicyError          Code = "policy_error"
+	CodePolicyTimeout        Code = "policy_timeout"
+	CodePolicyResult         Code = "policy_result_invalid"
+	CodeExpired              Code = "expired"
+	CodeTargetNotAllowed     Code = "target_not_allowed"
+	CodeRootNotAllowed       Code = "root_not_allowed"
+	CodeNetworkNotAllowed    Code = "network_mode_not_allowed"
+	CodeMountLimit           Code = "mount_limit_exceeded"
+	CodeMountModeNotAllowed  Code = "mount_mode_not_allowed"
+	CodeMountHostPath        Code = "mount_host_path_not_allowed"
+	CodeMountGuestPath       Code = "mount_guest_path_not_allowed"
+	CodeWorkdirNotAllowed    Code = "workdir_not_allowed"
+	CodeEnvLimit             Code = "env_limit_exceeded"
+	CodeEnvPatchLimit        Code = "env_patch_limit_exceeded"
+	CodeEnvVarNotAllowed     Code = "env_var_not_allowed"
+	CodeTTLExceeded          Code = "session_ttl_exceeded"
+	CodeArgvLimit            Code = "argv_limit_exceeded"
+	CodeArgLength            Code = "arg_length_exceeded"
+	CodeTimeoutExceeded      Code = "timeout_exceeded"
+	CodeCwdNotAllowed        Code = "cwd_not_allowed"
+	CodeOutputModeNotAllowed Code = "output_mode_not_allowed"
+	CodeOutputNotAllowed     Code = "output_not_allowed"
+	CodeSignalNotAllowed     Code = "signal_not_allowed"
+	CodeScopeRequired        Code = "scope_required"
+	CodeBackgroundNotAllowed Code = "background_not_allowed"
+)
+
+// CodeInfo says what a code means.
+type CodeInfo struct {
+	Code   Code
+	Status int    // of the HTTP answer when this code is why the operation failed
+	Text   string // one sentence
+}
+
+// Codes is the table of codes; docs/api/errors.md is made from it.
+var Codes = []CodeInfo{
+	// Documents: what does not decode is answered with these and leaves no record.
+	{CodeDecodeError, 400, "The body is not a JSON document of the expected shape; the message names the place."},
+	{CodeUnknownMember, 400, "An object has a member that its type does not have. Names are case-sensitive."},
+	{CodeDuplicateMember, 400, "An object has the same member twice."},
+	{CodeTooLarge, 413, "The body is larger than the limit."},
+	{CodeTooDeep, 400, "Objects and arrays are nested deeper than the limit."},
+	{CodeInvalidHeader, 400, "A header, or a parameter of the URL, cannot be used as it stands."},
+	{CodeUnsupportedMediaType, 415, "The content type or content encoding is not accepted."},
+	{CodeUnknownMethod, 404, "There is no such route or operation."},
+	{CodeMethodNotAllowed, 405, "The route exists, but not with this verb."},
+	{CodeNotFound, 404, "There is no such object, or it belongs to somebody else."},
+	{CodeUnauthenticated, 401, "The kernel did not say who the peer is."},
+	{CodeTooManyConnections, 503, "The limit of connections is reached."},
+	{CodeShuttingDown, 503, "The supervisor is stopping and takes no new work."},
+	{CodeInternalError, 500, "The supervisor failed; its log says more. The operation is settled as faulted."},
+
+	// Requests: well formed, but not something that can be done.
+	{CodeInvalidParams, 400, "A parameter has a value that it cannot have; the message names it."},
+	{CodeUnsupportedTarget, 422, "The target names no arm, or one that this version does not build."},
+	{CodeUnsupportedNetwork, 422, "The network mode exists in the contract, but not in this version."},
+	{CodeInvalidNetworkMode, 400, "The network mode is none of none, egress and full."},
+	{CodeInvalidRoot, 400, "The root has two arms, or a path that cannot be a root."},
+	{CodeInvalidMount, 400, "A mount is not ro or rw between two absolute, clean paths, or a target occurs twice."},
+	{CodeInvalidWorkdir, 400, "The working directory is not an absolute path, or does not exist inside."},
+	{CodeInvalidEnv, 400, "An environment name or value cannot be passed to a process."},
+	{CodeInvalidLabel, 400, "Labels or scope are too many, too long, or contain characters that labels cannot."},
+	{CodeArgvEmpty, 400, "argv is empty, or its first element is."},
+	{CodeArgvInvalid, 400, "An element of argv contains a NUL byte."},
+	{CodeInvalidCwd, 400, "The working directory of the execution cannot be used."},
+	{CodeInvalidOutputMode, 400, "output_mode is neither auto nor require_inline."},
+	{CodeInvalidStdin, 400, "stdin has no arm, or more than one, or contradicts stdin_ref."},
+	{CodeInvalidStdinRef, 400, "The reference of stdin is not sha256: and 64 hexadecimal digits."},
+	{CodeInvalidBlobRef, 400, "The reference is not sha256: and 64 hexadecimal digits."},
+	{CodeInvalidSignal, 400, "There is no signal of this name or number."},
+	{CodeInvalidMode, 400, "The mode of a close is neither graceful nor force."},
+	{CodeStdinRefNotFound, 404, "There is no blob with the reference of stdin."},
+	{CodeBlobMismatch, 409, "The content does not have the digest that was announced."},
+	{CodeSessionNotFound, 404, "There is no such session, or it belongs to somebody else."},
+	{CodeSessionClosed, 409, "The session has ended."},
+	{CodeSessionExpired, 409, "The session has reached the end of its life."},
+	{CodeSessionLimit, 429, "The limit of live sessions is reached."},
+	{CodeExecLimit, 429, "The limit of executions that a session may have at once is reached."},
+	{CodeExecNotFound, 404, "There is no such execution, or it belongs to somebody else."},
+
+	// Executions: it started, or should have.
+	{CodeSpawnFailed, 422, "The command could not be started inside; the message has the reason."},
+	{CodeTimeout, 200, "The execution reached its time limit and was killed with its whole tree."},
+	{CodeOOMKilled, 200, "The execution was killed by the memory ceiling."},
+	{CodeInlineRequiredTooLarge, 422, "The output does not fit inline, although inline was required; the exit code is real."},
+	{CodeInlineForbidden, 403, "Inline was required, but policy wants blobs."},
+	{CodeOutputStoreFailed, 500, "The output could not be stored."},
+	{CodeWaitFailed, 502, "The supervisor lost track of the execution; how it ended is unknown."},
+	{CodeSupervisorRestarted, 503, "The supervisor restarted while the operation was in flight."},
+	{CodeJournalFailed, 503, "The journal cannot be written; no further work is taken."},
+	{CodeBlobFailed, 500, "The blob store failed."},
+
+	// Artifacts: why a path of outputs did not come back.
+	{CodeNotRegular, 422, "The path inside is not a regular file."},
+	{CodePathNotFound, 404, "The path does not exist inside."},
+
+	// Runner: what the privileged side refuses or fails at.
+	{CodeInvalidSpec, 500, "The runner was asked for a sandbox that is not well formed; this is a fault of the supervisor."},
+	{CodeCeilingExceeded, 403, "More than the operator's ceiling, whatever policy says."},
+	{CodeMountSource, 422, "A host path cannot be reached under the caller's own identity."},
+	{CodeMountSourceChanged, 409, "A host path is no longer the object that was judged."},
+	{CodeMountTarget, 422, "A path inside cannot be a mount target."},
+	{CodeUnsupportedByHost, 501, "The kernel lacks what the grant demands; nothing was downgraded."},
+	{CodeNotEnforced, 502, "Read back from the kernel, a layer was not in force; the session was torn down."},
+	{CodeRunnerFailed, 502, "A step of building the sandbox failed; the message says which."},
+	{CodeRunnerUnavailable, 503, "The runner cannot be reached, and with it every session is gone."},
+
+	// Denials: policy or the ceiling said no, and nothing was started.
+	{CodePolicyDenied, 403, "Policy did not allow it and gave no reason of its own."},
+	{CodePolicyUndefined, 403, "Policy has no answer to the question."},
+	{CodePolicyError, 403, "The evaluation of policy failed."},
+	{CodePolicyTimeout, 403, "The evaluation of policy took too long."},
+	{CodePolicyResult, 403, "The answer of policy is not one closed object of the expected shape."},
+	{CodeExpired, 403, "The grant has ended."},
+	{CodeTargetNotAllowed, 403, "The target is not granted."},
+	{CodeRootNotAllowed, 403, "The root is not granted."},
+	{CodeNetworkNotAllowed, 403, "The network mode is not granted."},
+	{CodeMountLimit, 403, "More mounts than granted."},
+	{CodeMountModeNotAllowed, 403, "The mode of a mount is not granted."},
+	{CodeMountHostPath, 403, "The host path of a mount is not granted."},
+	{CodeMountGuestPath, 403, "The inside path of a mount is not granted."},
+	{CodeWorkdirNotAllowed, 403, "The working directory is not granted."},
+	{CodeEnvLimit, 403, "More environment variables than granted."},
+	{CodeEnvPatchLimit, 403, "More environment variables than granted to an execution."},
+	{CodeEnvVarNotAllowed, 403, "The name of an environment variable is not granted."},
+	{CodeTTLExceeded, 403, "The session's life would be longer than granted."},
+	{CodeArgvLimit, 403, "More arguments than granted."},
+	{CodeArgLength, 403, "An argument is longer than granted."},
+	{CodeTimeoutExceeded, 403, "The time limit is longer than granted."},
+	{CodeCwdNotAllowed, 403, "The working directory of the execution is not granted."},
+	{CodeOutputModeNotAllowed, 403, "The output mode is not granted."},
+	{CodeOutputNotAllowed, 403, "A path of outputs is not granted."},
+	{CodeSignalNotAllowed, 403, "The signal is not granted."},
+	{CodeScopeRequired, 403, "Policy requires a scope, and none was declared."},
+	{CodeBackgroundNotAllowed, 403, "Processes may not outlive the execution that started them."},
+}
+
+// Status returns the HTTP status of an answer that failed with c: 500 for a code
+// that is not in the table.
+func (c Code) Status() int {
+	for _, info := range Codes {
+		if info.Code == c {
+			return info.Status
+		}
+	}
+	return 500
+}
 
 // Error is an error that a caller sees: a stable code and a sentence.
 type Error struct {

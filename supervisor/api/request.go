@@ -49,7 +49,8 @@ type SessionOpen struct {
 // Target is what a session is built on: a tagged variant with one arm so far.
 // {"local": {…}} is the stated form; {"$tag": "local", "$value": {…}} is accepted.
 type Target struct {
-	Local *Local `json:"local,omitzero"`
+	Local   *Local `json:"local,omitzero"`
+	Unknown string `json:"-"` // the arm that was named, when it is none of the above: always refused (R001)
 }
 
 // Local builds the session from namespaces of this kernel.
