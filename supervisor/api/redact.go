@@ -1,0 +1,52 @@
+package api
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// Redact returns a copy of r in which no secret value is left: each is replaced by
+// "hmac-sha256:<hex>" under salt. The copy is what policy judges and what the
+// journal keeps; equal secrets stay recognisable as equal, to the holder of the salt
+// alone, and a guess cannot be checked without it. r itself is not touched, and what is
+// not secret may be shared between the two.
+func (r Request) Redact(salt []byte) Request {
+	if r.Open != nil && r.Open.Target.Local != nil {
+		open, local := *r.Open, *r.Open.Target.Local
+		local.Env = redactEnv(local.Env, salt)
+		open.Target.Local = &local
+		r.Open = &open
+	}
+	if r.Exec != nil {
+		exec := *r.Exec
+		exec.EnvPatch = redactEnv(exec.EnvPatch, salt)
+		if exec.Stdin != nil && exec.Stdin.SecretText != nil {
+			stdin := *exec.Stdin
+			stdin.SecretText, stdin.SecretDigest = nil, digest(exec.Stdin.SecretText.Text, salt)
+			exec.Stdin = &stdin
+		}
+		r.Exec = &exec
+	}
+	return r
+}
+
+func redactEnv(env map[string]EnvValue, salt []byte) map[string]EnvValue {
+	if env == nil {
+		return nil
+	}
+	out := make(map[string]EnvValue, len(env))
+	for name, v := range env {
+		if v.Secret {
+			v = EnvValue{SecretDigest: digest(v.Text, salt)}
+		}
+		out[name] = v
+	}
+	return out
+}
+
+func digest(secret string, salt []byte) string {
+	mac := hmac.New(sha256.New, salt)
+	mac.Write([]byte(secret))
+	return "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
+}

@@ -1,0 +1,445 @@
+package api
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of a request. They are what the kernel, or a reader of records, can bear;
+// what a caller may use is for policy to say.
+const (
+	maxList   = 4096        // elements of mounts, paths, outputs, env
+	maxArgv   = 1 << 16     // elements of argv
+	maxString = 128<<10 - 1 // one argument or NAME=value: MAX_ARG_STRLEN less the NUL
+	maxPath   = 4096 - 1    // PATH_MAX less the NUL
+	maxLabels = 64          // labels of a session
+	maxLabel  = 1024        // bytes of a label's value
+	maxName   = 128         // bytes of a label's name, of a member of scope
+	maxPage   = 1000        // elements of a list that is read
+)
+
+var (
+	idPattern       = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
+	profilePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$`)
+	labelPattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$`)
+	envPattern      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,255}$`)
+	blobPattern     = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	hostnamePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+)
+
+// check is one rule about requests of one operation. fault returns what is wrong, or "".
+type check struct {
+	code  Code
+	fault func(*Request) string
+}
+
+// checks are the rules by operation, in the order in which they are reported. They
+// ask nothing of the machine or of policy: a request that fails one is wrong
+// everywhere. The parameters that an operation names are there when its checks run.
+var checks = map[Op][]check{
+	OpSessionOpen: {
+		{CodeUnsupportedTarget, func(r *Request) string { return targetFault(r.Open.Target) }},
+		{CodeInvalidParams, func(r *Request) string { return negative("session_ttl_ns", r.Open.SessionTTLNS) }},
+		{CodeInvalidParams, func(r *Request) string { return limitsFault(r.Open.Limits) }},
+		{CodeInvalidParams, func(r *Request) string { return mismatch("profile", r.Open.Profile, profilePattern) }},
+		{CodeInvalidParams, func(r *Request) string { return mismatch("hostname", r.Open.Target.Local.Hostname, hostnamePattern) }},
+		{CodeInvalidLabel, func(r *Request) string { return labelsFault(r.Open.Labels) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Open.Scope) }},
+		{CodeInvalidRoot, func(r *Request) string { return rootFault(r.Open.Target.Local.Root) }},
+		{CodeInvalidMount, func(r *Request) string { return mountsFault(r.Open.Target.Local.Mounts) }},
+		{CodeInvalidWorkdir, func(r *Request) string { return optional("workdir", r.Open.Target.Local.Workdir, absFault) }},
+		{CodeInvalidEnv, func(r *Request) string { return envFault(r.Open.Target.Local.Env, false) }},
+		{CodeInvalidNetworkMode, func(r *Request) string {
+			return unlisted("network_mode", r.Open.Target.Local.NetworkMode, "", "none", "egress", "full")
+		}},
+		{CodeUnsupportedNetwork, func(r *Request) string { return unlisted("network_mode", r.Open.Target.Local.NetworkMode, "", "none") }},
+	},
+	OpExec: {
+		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Exec.SessionID) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Exec.Scope) }},
+		{CodeArgvEmpty, func(r *Request) string {
+			if len(r.Exec.Argv) == 0 || r.Exec.Argv[0] == "" {
+				return "argv needs a first element that is not empty"
+			}
+			return ""
+		}},
+		{CodeArgvInvalid, func(r *Request) string { return argvFault(r.Exec.Argv) }},
+		{CodeInvalidCwd, func(r *Request) string { return optional("cwd", r.Exec.Cwd, pathFault) }},
+		{CodeInvalidEnv, func(r *Request) string { return envFault(r.Exec.EnvPatch, true) }},
+		{CodeInvalidStdin, func(r *Request) string { return stdinFault(r.Exec) }},
+		{CodeInvalidStdinRef, func(r *Request) string { return mismatch("stdin_ref", r.Exec.stdinRef(), blobPattern) }},
+		{CodeInvalidParams, func(r *Request) string { return negative("timeout_ns", r.Exec.TimeoutNS) }},
+		{CodeInvalidParams, func(r *Request) string { return negative("max_inline_bytes", r.Exec.MaxInline) }},
+		{CodeInvalidParams, func(r *Request) string { return limitsFault(r.Exec.Limits) }},
+		{CodeInvalidOutputMode, func(r *Request) string {
+			return unlisted("output_mode", r.Exec.OutputMode, "", "auto", "require_inline")
+		}},
+		{CodeInvalidParams, func(r *Request) string { return pathsFault("outputs", r.Exec.Outputs) }},
+	},
+	OpSessionSignal: {
+		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Signal.SessionID) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Signal.Scope) }},
+		{CodeInvalidSignal, func(r *Request) string {
+			if r.Signal.Signal.Number() == 0 {
+				return fmt.Sprintf("%.40q is not a signal", r.Signal.Signal)
+			}
+			return ""
+		}},
+		{CodeInvalidParams, func(r *Request) string { return graceFault(r.Signal.GraceNS) }},
+	},
+	OpSessionClose: {
+		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Close.SessionID) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Close.Scope) }},
+		{CodeInvalidMode, func(r *Request) string { return unlisted("mode", r.Close.Mode, "", "graceful", "force") }},
+		{CodeInvalidParams, func(r *Request) string { return graceFault(r.Close.GraceNS) }},
+	},
+	OpBlobPut: {
+		{CodeInvalidBlobRef, func(r *Request) string { return mismatch("blob_ref", r.Blob.BlobRef, blobPattern) }},
+		{CodeInvalidParams, func(r *Request) string { return negative("size_bytes", r.Blob.SizeBytes) }},
+	},
+	OpBlobGet: {
+		{CodeInvalidBlobRef, func(r *Request) string { return required("blob_ref", r.Read.BlobRef, blobPattern) }},
+	},
+	OpSessionGet: {
+		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Read.SessionID) }},
+	},
+	OpSessionList: {
+		{CodeInvalidLabel, func(r *Request) string { return labelsFault(r.Read.Labels) }},
+		{CodeInvalidParams, func(r *Request) string {
+			return unlisted("state", r.Read.State, "", "creating", "ready", "closing", "closed", "error")
+		}},
+		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
+	},
+	OpOutput: {
+		{CodeExecNotFound, func(r *Request) string { return idFault("exec_id", r.Read.ExecID) }},
+	},
+	OpReceiptGet: {
+		{CodeNotFound, func(r *Request) string {
+			if r.Read.IntentID == "" || len(r.Read.IntentID) > maxName {
+				return "intent_id is not one that was ever given out"
+			}
+			return ""
+		}},
+	},
+	OpReceiptList: {
+		{CodeSessionNotFound, func(r *Request) string { return optional("session_id", r.Read.SessionID, idFault) }},
+		{CodeExecNotFound, func(r *Request) string { return optional("exec_id", r.Read.ExecID, idFault) }},
+		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
+	},
+	OpDecide:   {},
+	OpHostInfo: {},
+}
+
+// Validate returns the first thing that is wrong with r whatever policy says, or nil.
+func (r *Request) Validate() *Error {
+	rows, ok := checks[r.Op]
+	if !ok {
+		return Errorf(CodeUnknownMethod, "there is no operation %.80q", string(r.Op))
+	}
+	if !r.parametersMatch() {
+		return Errorf(CodeInvalidParams, "%s needs its own parameters and no others", r.Op)
+	}
+	if fault := scopeFault(r.Principal.Scope); fault != "" {
+		return Errorf(CodeInvalidLabel, "%s", fault)
+	}
+	for _, c := range rows {
+		if fault := c.fault(r); fault != "" {
+			return Errorf(c.code, "%s", fault)
+		}
+	}
+	return nil
+}
+
+// parametersMatch reports whether exactly the member that Op names is set.
+func (r *Request) parametersMatch() bool {
+	set := map[Op]bool{
+		OpSessionOpen:   r.Open != nil,
+		OpExec:          r.Exec != nil,
+		OpSessionSignal: r.Signal != nil,
+		OpSessionClose:  r.Close != nil,
+		OpBlobPut:       r.Blob != nil,
+	}
+	read := true // every other operation is a read
+	for op, isSet := range set {
+		if isSet != (op == r.Op) {
+			return false
+		}
+		read = read && op != r.Op
+	}
+	return (r.Read != nil) == read
+}
+
+// stdinRef is the blob that feeds stdin, by either name (C28).
+func (x *Exec) stdinRef() string {
+	if x.Stdin != nil && x.Stdin.BlobRef != nil {
+		return x.Stdin.BlobRef.BlobRef
+	}
+	return x.StdinRef
+}
+
+func targetFault(t Target) string {
+	switch {
+	case t.Unknown != "":
+		return fmt.Sprintf("target %.80q is not known here", t.Unknown)
+	case t.Local == nil:
+		return "target has no arm; local is one"
+	}
+	return ""
+}
+
+func rootFault(r Root) string {
+	arms := 0
+	for _, set := range []bool{r.Host != nil, r.Dir != nil, r.Paths != nil} {
+		if set {
+			arms++
+		}
+	}
+	switch {
+	case arms > 1:
+		return "root has more than one arm"
+	case r.Dir != nil:
+		return absFault("root.dir.path", r.Dir.Path)
+	case r.Paths != nil && len(r.Paths.Paths) == 0:
+		return "root.paths.paths is empty"
+	case r.Paths != nil:
+		return pathsFault("root.paths.paths", r.Paths.Paths)
+	}
+	return ""
+}
+
+func mountsFault(mounts []Mount) string {
+	if len(mounts) > maxList {
+		return fmt.Sprintf("mounts has more than %d elements", maxList)
+	}
+	seen := map[string]bool{}
+	for i, m := range mounts {
+		at := fmt.Sprintf("mounts/%d/", i)
+		switch {
+		case m.Mode != "ro" && m.Mode != "rw":
+			return at + "mode is neither ro nor rw"
+		case m.GuestPath == "/":
+			return at + "guest_path is the root, which has a member of its own"
+		case seen[m.GuestPath]:
+			return at + "guest_path is the target of another mount"
+		}
+		if f := absFault(at+"host_path", m.HostPath); f != "" {
+			return f
+		}
+		if f := absFault(at+"guest_path", m.GuestPath); f != "" {
+			return f
+		}
+		seen[m.GuestPath] = true
+	}
+	return ""
+}
+
+func envFault(env map[string]EnvValue, patch bool) string {
+	if len(env) > maxList {
+		return fmt.Sprintf("more than %d variables", maxList)
+	}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		v := env[name]
+		switch {
+		case !envPattern.MatchString(name):
+			return fmt.Sprintf("%.80q is not a variable's name", name)
+		case v.SecretDigest != "":
+			return name + ": secret_digest is for records, not for requests"
+		case v.Unset && !patch:
+			return name + ": null unsets a variable, which only env_patch can"
+		case strings.ContainsRune(v.Text, 0):
+			return name + ": the value contains a NUL byte"
+		case len(name)+1+len(v.Text) > maxString:
+			return fmt.Sprintf("%s: longer than %d bytes, which the kernel refuses", name, maxString)
+		}
+	}
+	return ""
+}
+
+func argvFault(argv []string) string {
+	if len(argv) > maxArgv {
+		return fmt.Sprintf("argv has more than %d elements", maxArgv)
+	}
+	for i, arg := range argv {
+		switch {
+		case strings.ContainsRune(arg, 0):
+			return fmt.Sprintf("argv/%d contains a NUL byte", i)
+		case len(arg) > maxString:
+			return fmt.Sprintf("argv/%d is longer than %d bytes, which the kernel refuses", i, maxString)
+		}
+	}
+	return ""
+}
+
+func stdinFault(x *Exec) string {
+	if x.Stdin == nil {
+		return ""
+	}
+	arms := 0
+	for _, set := range []bool{x.Stdin.InlineText != nil, x.Stdin.InlineBytes != nil, x.Stdin.BlobRef != nil, x.Stdin.SecretText != nil} {
+		if set {
+			arms++
+		}
+	}
+	switch {
+	case x.Stdin.SecretDigest != "":
+		return "stdin: secret_digest is for records, not for requests"
+	case arms != 1:
+		return fmt.Sprintf("stdin has %d arms, it needs one", arms)
+	case x.StdinRef != "" && (x.Stdin.BlobRef == nil || x.Stdin.BlobRef.BlobRef != x.StdinRef):
+		return "stdin_ref is another name of stdin.blob_ref and contradicts it"
+	case x.Stdin.BlobRef != nil && x.Stdin.BlobRef.BlobRef == "":
+		return "stdin.blob_ref is empty"
+	}
+	return ""
+}
+
+func labelsFault(labels map[string]string) string {
+	if len(labels) > maxLabels {
+		return fmt.Sprintf("more than %d labels", maxLabels)
+	}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if !labelPattern.MatchString(name) {
+			return fmt.Sprintf("%.80q is not a label's name", name)
+		}
+		if f := textFault("label "+name, labels[name], maxLabel); f != "" {
+			return f
+		}
+	}
+	return ""
+}
+
+func scopeFault(s Scope) string {
+	for _, m := range []struct{ name, value string }{
+		{"scope.agent_id", s.AgentID}, {"scope.world_id", s.WorldID}, {"scope.chat_id", s.ChatID},
+	} {
+		if f := textFault(m.name, m.value, maxName); f != "" {
+			return f
+		}
+	}
+	return ""
+}
+
+func limitsFault(l Limits) string {
+	for _, m := range []struct {
+		name  string
+		value int64
+	}{
+		{"limits.memory_bytes", l.MemoryBytes}, {"limits.cpu_millis", l.CPUMillis},
+		{"limits.pids", l.PIDs}, {"limits.output_bytes", l.OutputBytes},
+	} {
+		if f := negative(m.name, m.value); f != "" {
+			return f
+		}
+	}
+	return ""
+}
+
+func graceFault(grace *int64) string {
+	if grace == nil {
+		return ""
+	}
+	return negative("grace_timeout_ns", *grace)
+}
+
+func pageFault(limit int64) string {
+	if limit < 0 || limit > maxPage {
+		return fmt.Sprintf("limit is not between 0 and %d", maxPage)
+	}
+	return ""
+}
+
+func pathsFault(name string, paths []string) string {
+	if len(paths) > maxList {
+		return fmt.Sprintf("%s has more than %d elements", name, maxList)
+	}
+	seen := map[string]bool{}
+	for i, p := range paths {
+		at := fmt.Sprintf("%s/%d", name, i)
+		if f := absFault(at, p); f != "" {
+			return f
+		}
+		if seen[p] {
+			return at + " occurs twice"
+		}
+		seen[p] = true
+	}
+	return ""
+}
+
+func absFault(name, p string) string {
+	if f := pathFault(name, p); f != "" {
+		return f
+	}
+	if !path.IsAbs(p) || path.Clean(p) != p {
+		return name + " is not an absolute path without . and .. and doubled slashes"
+	}
+	return ""
+}
+
+func pathFault(name, p string) string {
+	switch {
+	case strings.ContainsRune(p, 0):
+		return name + " contains a NUL byte"
+	case len(p) > maxPath:
+		return fmt.Sprintf("%s is longer than %d bytes", name, maxPath)
+	}
+	return ""
+}
+
+func textFault(name, text string, most int) string {
+	switch {
+	case len(text) > most:
+		return fmt.Sprintf("%s is longer than %d bytes", name, most)
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
+		return name + " contains characters that cannot be shown"
+	}
+	return ""
+}
+
+func idFault(name, id string) string {
+	if !idPattern.MatchString(id) {
+		return name + " is not one that was ever given out"
+	}
+	return ""
+}
+
+func negative(name string, n int64) string {
+	if n < 0 {
+		return name + " is negative"
+	}
+	return ""
+}
+
+func unlisted(name, value string, listed ...string) string {
+	if slices.Contains(listed, value) {
+		return ""
+	}
+	return fmt.Sprintf("%s %.80q is none of %s", name, value, strings.Join(slices.DeleteFunc(slices.Clone(listed), func(s string) bool { return s == "" }), ", "))
+}
+
+func optional(name, value string, fault func(name, value string) string) string {
+	if value == "" {
+		return ""
+	}
+	return fault(name, value)
+}
+
+func mismatch(name, value string, pattern *regexp.Regexp) string {
+	if value == "" {
+		return ""
+	}
+	return required(name, value, pattern)
+}
+
+func required(name, value string, pattern *regexp.Regexp) string {
+	if pattern.MatchString(value) {
+		return ""
+	}
+	return fmt.Sprintf("%s does not match %s", name, pattern)
+}
