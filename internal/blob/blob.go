@@ -1,0 +1,169 @@
+// Package blob keeps content by its digest: sha256:<64 lower-case hex>. What Commit or
+// Put returned a reference to is on the disk, whole, also after a power cut; what is
+// read through [Store.Reader] is what the reference says, or an error.
+//
+// It never removes content, keeps no index, and does not know who may read what.
+//
+//	DIR/lock            held while the store is open
+//	DIR/incoming/*      being written; removed at the next Open
+//	DIR/ab/abcd…        content, read-only, named by its digest
+package blob
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/durable"
+)
+
+// What a caller can act on.
+var (
+	ErrNotFound  = errors.New("no such blob")
+	ErrMalformed = errors.New("malformed blob reference")
+	ErrMismatch  = errors.New("content does not match the reference expected")
+	ErrCorrupt   = errors.New("stored content does not match its reference")
+)
+
+const scheme = "sha256:"
+
+// Digest returns the hexadecimal half of a reference. Only the one canonical spelling
+// of a reference is accepted, so that a reference can be compared and can be a file name.
+func Digest(ref string) (string, error) {
+	digest, ok := strings.CutPrefix(ref, scheme)
+	if !ok || len(digest) != 2*sha256.Size || strings.Trim(digest, "0123456789abcdef") != "" {
+		return "", fmt.Errorf("%w: %.80q", ErrMalformed, ref)
+	}
+	return digest, nil
+}
+
+// Store is a directory of blobs. Its methods may be called at the same time.
+type Store struct {
+	dir  string
+	lock *os.File
+	fans [256]atomic.Bool // directories known to exist durably
+}
+
+// Open opens the store in dir, which it makes if need be, and removes what a crash
+// left half-written. One store at a time can have the directory. The caller closes it.
+func Open(dir string) (*Store, error) {
+	if err := durable.PrivateDir(dir); err != nil {
+		return nil, fmt.Errorf("blob store: %w", err)
+	}
+	lock, err := durable.Lock(dir)
+	if err != nil {
+		return nil, fmt.Errorf("blob store: %w", err)
+	}
+	s := &Store{dir: dir, lock: lock}
+	// Under the lock nobody else is writing: whatever is there is a leftover.
+	err = os.RemoveAll(s.incoming())
+	if err == nil {
+		err = durable.PrivateDir(s.incoming())
+	}
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("blob store: %w", err)
+	}
+	return s, nil
+}
+
+// Close gives the directory back. Writers not committed are lost.
+func (s *Store) Close() error { return s.lock.Close() }
+
+func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
+
+func (s *Store) path(digest string) string { return filepath.Join(s.dir, digest[:2], digest) }
+
+// Put stores what r gives. When expected is not "" and the content is another, nothing
+// is kept and the error is [ErrMismatch].
+func (s *Store) Put(r io.Reader, expected string) (ref string, size int64, err error) {
+	if expected != "" {
+		if _, err := Digest(expected); err != nil {
+			return "", 0, err
+		}
+	}
+	w, err := s.Create()
+	if err != nil {
+		return "", 0, err
+	}
+	defer w.Abort()
+	if _, err := io.Copy(w, r); err != nil {
+		return "", 0, fmt.Errorf("put blob: %w", err)
+	}
+	if got := w.Ref(); expected != "" && got != expected {
+		return "", 0, fmt.Errorf("put blob: %w: it is %s", ErrMismatch, got)
+	}
+	return w.Commit()
+}
+
+// Open opens content for reading, and says how long it is. The bytes are as stored;
+// [Store.Reader] also checks them.
+func (s *Store) Open(ref string) (*os.File, int64, error) {
+	digest, err := Digest(ref)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, err := os.OpenFile(s.path(digest), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, fmt.Errorf("%w: %s", ErrNotFound, ref)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("open blob: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, 0, fmt.Errorf("open blob: %w", err)
+	}
+	return f, info.Size(), nil
+}
+
+// Reader reads content and checks it on the way: where the end of file would be, a
+// digest that does not match gives [ErrCorrupt].
+func (s *Store) Reader(ref string) (io.ReadCloser, int64, error) {
+	f, size, err := s.Open(ref)
+	if err != nil {
+		return nil, 0, err
+	}
+	return &reader{f: f, ref: ref, sum: sha256.New()}, size, nil
+}
+
+type reader struct {
+	f   *os.File
+	ref string
+	sum hash.Hash
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.f.Read(p)
+	r.sum.Write(p[:n])
+	if err == io.EOF && reference(r.sum) != r.ref {
+		return n, fmt.Errorf("read blob %s: %w", r.ref, ErrCorrupt)
+	}
+	return n, err
+}
+
+func (r *reader) Close() error { return r.f.Close() }
+
+// Verify reads content to its end and checks it.
+func (s *Store) Verify(ref string) error {
+	r, _, err := s.Reader(ref)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = io.Copy(io.Discard, r)
+	return err
+}
+
+func reference(sum hash.Hash) string { return scheme + hex.EncodeToString(sum.Sum(nil)) }
