@@ -7,6 +7,7 @@ package sandbox
 type Ceiling struct {
 	Roots                []RootKind `json:"roots,omitzero"`        // kinds that may be used
 	MountRoots           []string   `json:"mount_roots,omitzero"`  // host directories below which sources of mounts, dir and paths roots must resolve
+	MountDenied          []string   `json:"mount_denied,omitzero"` // host directories that no source may reach, from below or from above, whatever mount_roots says
 	ReadWrite            []string   `json:"read_write,omitzero"`   // host directories below which rw mounts must resolve
 	UIDs                 [2]uint32  `json:"uids,omitzero"`         // lowest and highest inside uid and gid; [0,0] = 1..65534
 	Capabilities         []string   `json:"capabilities,omitzero"` // that may be granted; CAP_SYS_ADMIN never

@@ -1,0 +1,216 @@
+package sandbox
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+)
+
+// DefaultCeiling is in force where the operator wrote no file, and for each member
+// that the file leaves out.
+func DefaultCeiling() Ceiling {
+	return Ceiling{
+		Roots:      []RootKind{RootHost, RootDir, RootPaths},
+		MountRoots: []string{"/"},
+		// Kernel state, devices, other services' sockets, boot images: a mount of one of
+		// them is a way around the sandbox, whatever its mode.
+		MountDenied:          []string{"/proc", "/sys", "/dev", "/run", "/boot"},
+		ReadWrite:            []string{"/"},
+		UIDs:                 [2]uint32{1, InitUID - 1},
+		Capabilities:         []string{},
+		Seccomp:              []string{"default", "strict"},
+		Networks:             []string{"none"},
+		MemoryBytes:          8 << 30,
+		CPUMillis:            16_000,
+		PIDs:                 4096,
+		Files:                65_536,
+		ScratchBytes:         8 << 30,
+		Mounts:               64,
+		TTLNS:                24 * 3600 * 1e9,
+		TimeoutNS:            6 * 3600 * 1e9,
+		OutputBytes:          1 << 30,
+		InlineBytes:          1 << 20,
+		Executions:           256,
+		Sessions:             1024,
+		SessionsPerPrincipal: 256,
+	}
+}
+
+// LoadCeiling reads the operator's file; path "" gives the default. A member that the
+// file leaves out keeps its default: to lift a bound, the operator writes 0, or null for
+// a list. Unknown or repeated members, wrong case and trailing data are refused.
+func LoadCeiling(path string) (Ceiling, error) {
+	if path == "" {
+		return DefaultCeiling(), nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return Ceiling{}, fmt.Errorf("ceiling: %w", err)
+	}
+	defer f.Close()
+	c, err := DecodeCeiling(f)
+	if err != nil {
+		return Ceiling{}, fmt.Errorf("ceiling %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// DecodeCeiling is LoadCeiling for bytes that are already open.
+func DecodeCeiling(r io.Reader) (Ceiling, error) {
+	c := DefaultCeiling()
+	if err := json.UnmarshalRead(io.LimitReader(r, 1<<20), &c, json.RejectUnknownMembers(true)); err != nil {
+		return Ceiling{}, err
+	}
+	if err := c.validate(); err != nil {
+		return Ceiling{}, err
+	}
+	return c, nil
+}
+
+// validate refuses what the operator cannot have meant: a path that never matches, a
+// negative bound, a name that nothing has.
+func (c Ceiling) validate() error {
+	for _, l := range []struct {
+		name  string
+		paths []string
+	}{{"mount_roots", c.MountRoots}, {"mount_denied", c.MountDenied}, {"read_write", c.ReadWrite}} {
+		for _, p := range l.paths {
+			if !cleanPath(p) {
+				return fmt.Errorf("%s: %q is not an absolute clean path", l.name, p)
+			}
+		}
+	}
+	for _, k := range c.Roots {
+		if k != RootHost && k != RootDir && k != RootPaths {
+			return fmt.Errorf("roots: %q is unknown", k)
+		}
+	}
+	for _, name := range c.Capabilities {
+		if _, known := capabilities[name]; !known {
+			return fmt.Errorf("capabilities: %q is unknown", name)
+		}
+		if why := ungrantable[name]; why != "" {
+			return fmt.Errorf("capabilities: %s can never be granted, %s", name, why)
+		}
+	}
+	if low, high := c.uids(); low > high || high >= InitUID {
+		return fmt.Errorf("uids: %v is not a range below %d", c.UIDs, InitUID)
+	}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{
+		{"memory_bytes", c.MemoryBytes}, {"cpu_millis", c.CPUMillis}, {"pids", c.PIDs}, {"files", c.Files},
+		{"scratch_bytes", c.ScratchBytes}, {"mounts", c.Mounts}, {"ttl_ns", c.TTLNS}, {"timeout_ns", c.TimeoutNS},
+		{"output_bytes", c.OutputBytes}, {"inline_bytes", c.InlineBytes}, {"executions", c.Executions},
+		{"sessions", c.Sessions}, {"sessions_per_principal", c.SessionsPerPrincipal},
+	} {
+		if n.value < 0 {
+			return fmt.Errorf("%s: %d is negative", n.name, n.value)
+		}
+	}
+	return nil
+}
+
+// Check reports the first thing in which a valid Spec is more than the operator allows,
+// as an *Error with CodeCeiling. The members that only the daemon can know (ttl,
+// time-outs, output, counts) are the daemon's to check.
+func (c Ceiling) Check(s Spec) error {
+	if !allows(c.Roots, s.Root.Kind) {
+		return Errorf(CodeCeiling, "root %s is not allowed", s.Root.Kind)
+	}
+	if !allows(c.Seccomp, s.Seccomp) {
+		return Errorf(CodeCeiling, "seccomp profile %s is not allowed", s.Seccomp)
+	}
+	if !allows(c.Networks, s.Network) {
+		return Errorf(CodeCeiling, "network %s is not allowed", s.Network)
+	}
+	for _, name := range s.Identity.Capabilities {
+		if !allows(c.Capabilities, name) {
+			return Errorf(CodeCeiling, "capability %s is not allowed", name)
+		}
+	}
+	low, high := c.uids()
+	for _, id := range append([]uint32{s.Identity.UID, s.Identity.GID}, s.Identity.Groups...) {
+		if id < low || id > high {
+			return Errorf(CodeCeiling, "id %d is not in %d..%d", id, low, high)
+		}
+	}
+	if err := c.checkSources(s); err != nil {
+		return err
+	}
+	for _, l := range []struct {
+		name           string
+		asked, allowed int64
+	}{
+		{"memory", s.Limits.MemoryBytes, c.MemoryBytes},
+		{"cpu", s.Limits.CPUMillis, c.CPUMillis},
+		{"pids", s.Limits.PIDs, c.PIDs},
+		{"files", s.Limits.Files, c.Files},
+		{"scratch", scratchBytes(s.Scratch), c.ScratchBytes},
+		{"mounts", int64(len(s.Mounts) + len(s.Root.Paths)), c.Mounts},
+	} {
+		if l.allowed != 0 && l.asked > l.allowed {
+			return Errorf(CodeCeiling, "%s: %d is more than %d", l.name, l.asked, l.allowed)
+		}
+	}
+	return nil
+}
+
+// checkSources judges resolved paths, never the ones that were asked for (R095, R096).
+func (c Ceiling) checkSources(s Spec) error {
+	sources := slices.Clone(s.Root.Paths)
+	if s.Root.Dir != nil {
+		sources = append(sources, *s.Root.Dir)
+	}
+	for _, m := range s.Mounts {
+		sources = append(sources, m.Source)
+		if !m.ReadOnly && !below(c.ReadWrite, m.Source.Resolved) {
+			return Errorf(CodeCeiling, "%s may not be mounted rw", m.Source.Resolved)
+		}
+	}
+	for _, src := range sources {
+		if !below(c.MountRoots, src.Resolved) {
+			return Errorf(CodeCeiling, "%s is not below an allowed mount root", src.Resolved)
+		}
+		for _, denied := range c.MountDenied {
+			// The other way round too: a parent brings the denied directory along.
+			if Within(src.Resolved, denied) || Within(denied, src.Resolved) {
+				return Errorf(CodeCeiling, "%s reaches %s, which is never mounted", src.Resolved, denied)
+			}
+		}
+	}
+	return nil
+}
+
+// uids is the range with its documented zero filled in.
+func (c Ceiling) uids() (low, high uint32) {
+	if c.UIDs == [2]uint32{} {
+		return 1, InitUID - 1
+	}
+	return c.UIDs[0], c.UIDs[1]
+}
+
+// allows reads a list as C19 has it: absent leaves everything, empty allows nothing.
+func allows[T comparable](list []T, v T) bool { return list == nil || slices.Contains(list, v) }
+
+// below is allows for directories.
+func below(dirs []string, p string) bool {
+	return dirs == nil || slices.ContainsFunc(dirs, func(dir string) bool { return Within(p, dir) })
+}
+
+// scratchBytes is the sum, which cannot overflow in a valid Spec and saturates in another.
+func scratchBytes(scratch []Scratch) int64 {
+	var sum int64
+	for _, t := range scratch {
+		if t.Bytes > math.MaxInt64-sum {
+			return math.MaxInt64
+		}
+		sum += t.Bytes
+	}
+	return sum
+}
