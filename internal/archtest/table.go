@@ -1,0 +1,107 @@
+package archtest
+
+// Modules that a row may name.
+const (
+	cgroups     = "github.com/containerd/cgroups/v3"
+	cobra       = "github.com/spf13/cobra"
+	cpath       = "C"
+	doublestar  = "github.com/bmatcuk/doublestar/v4"
+	jsonexp     = "github.com/go-json-experiment/json"
+	jsonschema  = "github.com/invopop/jsonschema"
+	libcgroups  = "github.com/opencontainers/cgroups"
+	libseccomp  = "github.com/seccomp/libseccomp-golang"
+	netlink     = "github.com/vishvananda/netlink"
+	opa         = "github.com/open-policy-agent/opa"
+	runc        = "github.com/opencontainers/runc"
+	runtimeSpec = "github.com/opencontainers/runtime-spec"
+	tlog        = "golang.org/x/mod"
+	units       = "github.com/docker/go-units"
+	unix        = "golang.org/x/sys"
+)
+
+// Row says what the files of one package may import beyond the standard library.
+type Row struct {
+	Path   string
+	Ours   []string // packages of this module
+	Theirs []string // modules or packages of others
+}
+
+// Table is the order of the tree: a package may import what its row names and
+// nothing else, and a package without a row does not exist. Rows are sorted from
+// the nouns to the commands; no row names one that follows it.
+var Table = []Row{
+	// What crosses a boundary: data only.
+	{"supervisor/api", nil, []string{jsonexp}},
+	{"sandbox", nil, nil},
+
+	// Tools without knowledge of what they serve.
+	{"internal/cleanup", nil, nil},
+	{"internal/durable", nil, []string{unix}},
+	{"internal/blob", []string{"internal/durable", "internal/cleanup"}, []string{unix}},
+	{"internal/journal", []string{"internal/durable", "internal/cleanup"}, []string{unix, tlog, jsonexp}},
+
+	// Policy: the only place where OPA enters.
+	{"policies", nil, nil},
+	{"rego", []string{"supervisor/api", "sandbox", "policies"}, []string{opa, jsonexp, doublestar}},
+	{"rego/workbench", []string{"rego", "policies", "supervisor/api", "sandbox"}, []string{opa, cobra, jsonexp}},
+
+	// The sandbox, inside and out. The guest is linked into PID 1 of every session.
+	{"sandbox/guest", []string{"sandbox"}, []string{unix}},
+	{"sandbox/launch", []string{"sandbox", "internal/cleanup"}, []string{unix, jsonexp}},
+	{"sandbox/seccomp", []string{"sandbox"}, []string{libseccomp, runc, unix}},
+	
+	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, unix}},
+	{"sandbox/host", []string{"sandbox", "sandbox/cgroup"}, []string{unix}},
+	{"sandbox/runc", []string{"sandbox", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/cgroup", "sandbox/host", "internal/cleanup"},
+		[]string{runc, libcgroups, netlink, runtimeSpec, unix, jsonexp}},
+
+	// The supervisor and its two sides.
+	{"supervisor", []string{"supervisor/api", "rego", "sandbox", "sandbox/launch", "internal/journal", "internal/blob", "internal/cleanup", "internal/durable"},
+		[]string{jsonexp, unix}},
+	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp}},
+	{"supervisor/server", []string{"supervisor", "supervisor/api", "sandbox", "internal/blob"}, []string{jsonexp, jsonschema, unix}},
+
+	// Test equipment.
+	{"internal/archtest", nil, nil},
+	{"internal/testbox", []string{"supervisor/api", "supervisor/client"}, []string{unix}},
+	{"integration/probe", nil, []string{unix}},
+	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox"}, []string{unix}},
+
+	// The four commands.
+	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "internal/journal", "internal/blob"}, []string{cobra, units, tlog, jsonexp, unix}},
+	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/server", "supervisor/client", "rego", "rego/workbench", "policies", "sandbox", "sandbox/launch", "internal/journal", "internal/blob", "internal/cleanup"},
+		[]string{cobra, tlog, jsonexp, unix}},
+	{"cmd/stockade-init", []string{"sandbox/guest"}, []string{unix}},
+	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "internal/cleanup"}, []string{runc, cobra, jsonexp, unix}},
+}
+
+// Reach bounds what a command may link through any chain of our packages.
+type Reach struct {
+	Module string
+	Only   []string // commands that may reach it
+}
+
+// Walls are the modules that only some commands may link. OPA costs start-up time and
+// memory and evaluates other people's code; cgo and libcontainer belong to the one
+// privileged process.
+var Walls = []Reach{
+	{opa, []string{"cmd/stockaded"}},
+	{runc, []string{"cmd/stockade-run"}},
+	{libseccomp, []string{"cmd/stockade-run"}},
+	{libcgroups, []string{"cmd/stockade-run"}},
+	{cgroups, []string{"cmd/stockade-run"}},
+	{netlink, []string{"cmd/stockade-run"}},
+	{cpath, []string{"cmd/stockade-run"}},
+}
+
+// Gates are the packages through which a module enters the tree.
+var Gates = []struct {
+	Module string
+	Only   []string // packages, with everything below them
+}{
+	{opa, []string{"rego"}},
+	{runc + "/libcontainer", []string{"sandbox/runc", "sandbox/seccomp", "cmd/stockade-run"}},
+	{libseccomp, []string{"sandbox/seccomp"}},
+	{netlink, []string{"sandbox/runc"}},
+	{cobra, []string{"cmd", "rego/workbench"}},
+}
