@@ -81,11 +81,19 @@ const (
 	CodeRunnerUnavailable  Code = "runner_unavailable"
 
 	// Denials: policy or the ceiling said no, and nothing was started.
-	CodePolicyDenied         Code = "policy_denied"
-	CodePolicyUndefined      Code = "policy_undefined"
-	CodePolicyError          Code = "policy_error"
-	CodePolicyTimeout        Code = "policy_timeout"
-	CodePolicyResult         Code = "policy_result_invalid"
+	CodePolicyDenied         Code = "policy.denied"
+	CodePolicyUndefined      Code = "policy.undefined"
+	CodePolicyError          Code = "policy.error"
+	CodePolicyTimeout        Code = "policy.timeout"
+	CodePolicyQuarantined    Code = "policy.quarantined"
+	CodePolicyBuiltinError   Code = "policy.builtin_error"
+	CodePolicyNotOneResult   Code = "policy.not_one_result"
+	CodePolicyResult         Code = "policy.malformed_result"
+	CodePolicyInput          Code = "policy.malformed_input"
+	CodePolicyInputTooLarge  Code = "policy.input_too_large"
+	CodePolicyNoGrant        Code = "policy.no_grant"
+	CodeGrantExceeds         Code = "policy.grant_exceeds"
+	CodeGrantIncomplete      Code = "policy.grant_incomplete"
 	CodeExpired              Code = "expired"
 	CodeTargetNotAllowed     Code = "target_not_allowed"
 	CodeRootNotAllowed       Code = "root_not_allowed"
@@ -108,6 +116,9 @@ const (
 	CodeSignalNotAllowed     Code = "signal_not_allowed"
 	CodeScopeRequired        Code = "scope_required"
 	CodeBackgroundNotAllowed Code = "background_not_allowed"
+	CodeProfileNotAllowed    Code = "profile_not_allowed"
+	CodeHostnameNotAllowed   Code = "hostname_not_allowed"
+	CodeOperationNotAllowed  Code = "operation_not_allowed"
 )
 
 // CodeInfo says what a code means.
@@ -195,7 +206,15 @@ var Codes = []CodeInfo{
 	{CodePolicyUndefined, 403, "Policy has no answer to the question."},
 	{CodePolicyError, 403, "The evaluation of policy failed."},
 	{CodePolicyTimeout, 403, "The evaluation of policy took too long."},
-	{CodePolicyResult, 403, "The answer of policy is not one closed object of the expected shape."},
+	{CodePolicyQuarantined, 403, "The policy was late too often and is not asked until it is replaced."},
+	{CodePolicyBuiltinError, 403, "A builtin function failed during the evaluation, so its result is not trusted."},
+	{CodePolicyNotOneResult, 403, "Rules of the policy contradict each other."},
+	{CodePolicyResult, 403, "The answer of policy has an unknown member, a wrong type or a value out of range."},
+	{CodePolicyInput, 403, "The request cannot be shown to policy."},
+	{CodePolicyInputTooLarge, 403, "The request is larger than policy judges."},
+	{CodePolicyNoGrant, 403, "Policy allowed the session but granted nothing."},
+	{CodeGrantExceeds, 403, "Policy granted more than the operator's ceiling, or more than was asked for."},
+	{CodeGrantIncomplete, 403, "Neither policy nor the ceiling bounds something that every session has bounded."},
 	{CodeExpired, 403, "The grant has ended."},
 	{CodeTargetNotAllowed, 403, "The target is not granted."},
 	{CodeRootNotAllowed, 403, "The root is not granted."},
@@ -218,6 +237,9 @@ var Codes = []CodeInfo{
 	{CodeSignalNotAllowed, 403, "The signal is not granted."},
 	{CodeScopeRequired, 403, "Policy requires a scope, and none was declared."},
 	{CodeBackgroundNotAllowed, 403, "Processes may not outlive the execution that started them."},
+	{CodeProfileNotAllowed, 403, "There is no such profile, or the principal may not use it."},
+	{CodeHostnameNotAllowed, 403, "The host name is not granted."},
+	{CodeOperationNotAllowed, 403, "The operation is not granted."},
 }
 
 // Status returns the HTTP status of an answer that failed with c: 500 for a code

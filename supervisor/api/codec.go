@@ -134,8 +134,17 @@ func pointer(p jsontext.Pointer) string {
 }
 
 func kindName(k jsontext.Kind) string {
-	if k == 0 {
-		return "value"
+	switch k {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case '"':
+		return "string"
+	case '0':
+		return "number"
+	case 't', 'f':
+		return "boolean"
 	}
-	return k.String()
+	return "value"
 }
