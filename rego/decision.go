@@ -1,0 +1,113 @@
+package rego
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// Decision is what policy said. A zero Decision denies.
+type Decision struct {
+	Allow       bool
+	Deny        []api.Deny // why not; never empty when Allow is false
+	Warn        []string
+	Grant       *api.Grant // of an allowed open; already within the ceiling, not yet met with the request
+	Limits      ExecLimits // of an allowed exec: tighter than the session's grant
+	Obligations Obligations
+	Policy      api.PolicyRef
+	Input       []byte // canonical: what was judged, for the record
+	InputDigest string // sha256:<hex> of Input
+	Elapsed     time.Duration
+}
+
+// ExecLimits tighten one execution. Zero means the session's.
+type ExecLimits struct {
+	TimeoutNS      int64 `json:"timeout_ns,omitzero"`
+	OutputBytes    int64 `json:"output_bytes,omitzero"`
+	MaxInlineBytes int64 `json:"max_inline_bytes,omitzero"`
+}
+
+// Obligations are what the supervisor must do with an allowed operation.
+type Obligations struct {
+	Output string `json:"output,omitempty"` // "blob": output is stored, never inline (R068)
+}
+
+// refuse makes d a denial for one reason.
+func (d Decision) refuse(code api.Code, subject, format string, args ...any) Decision {
+	d.Allow, d.Grant = false, nil
+	d.Deny = []api.Deny{{Code: code, Subject: subject, Message: fmt.Sprintf(format, args...)}}
+	return d
+}
+
+// result is the closed object that an entry point answers with.
+type result struct {
+	Allow       *bool        `json:"allow"`
+	Deny        []api.Deny   `json:"deny"`
+	Warn        []string     `json:"warn"`
+	Grant       *api.Grant   `json:"grant"`
+	Limits      *ExecLimits  `json:"limits"`
+	Obligations *Obligations `json:"obligations"`
+}
+
+func decodeResult(v ast.Value) (result, error) {
+	var r result
+	text, err := appendJSON(nil, v)
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(text, &r, json.RejectUnknownMembers(true))
+}
+
+// judge turns an answer into a decision: pure, and the only place where Allow
+// becomes true.
+func (d Decision) judge(e entrypoint, r result, in Input) Decision {
+	d.Warn = r.Warn
+	for i, deny := range r.Deny {
+		if deny.Code == "" {
+			return d.refuse(api.CodePolicyResult, fmt.Sprintf("deny[%d]", i), "a denial without a code")
+		}
+	}
+	switch {
+	case r.Allow == nil:
+		return d.refuse(api.CodePolicyResult, "allow", "the answer has no allow")
+	case len(r.Deny) > 0:
+		d.Deny = r.Deny
+		return d
+	case !*r.Allow:
+		return d.refuse(api.CodePolicyDenied, "", "the policy denies without a reason")
+	case r.Grant != nil && !e.grants:
+		return d.refuse(api.CodePolicyResult, "grant", "%s gives no grant", e.ref)
+	case (r.Limits != nil || r.Obligations != nil) && !e.limits:
+		return d.refuse(api.CodePolicyResult, "limits", "%s gives no limits and no obligations", e.ref)
+	case r.Grant == nil && e.grants:
+		return d.refuse(api.CodePolicyNoGrant, "grant", "the policy allows but grants nothing")
+	}
+	if e.grants {
+		if err := checkGrant(r.Grant); err != nil {
+			return d.refuse(api.CodePolicyResult, "grant", "%v", err)
+		}
+		if over := exceeds(r.Grant, in); len(over) > 0 {
+			d.Deny = over
+			return d
+		}
+		d.Grant = r.Grant
+	}
+	if r.Limits != nil {
+		if err := checkLimits(*r.Limits, in.Session); err != nil {
+			return d.refuse(api.CodeGrantExceeds, "limits", "%v", err)
+		}
+		d.Limits = *r.Limits
+	}
+	if r.Obligations != nil {
+		if o := r.Obligations.Output; o != "" && o != "blob" {
+			return d.refuse(api.CodePolicyResult, "obligations.output", "%q is not an obligation", o)
+		}
+		d.Obligations = *r.Obligations
+	}
+	d.Allow = true
+	return d
+}

@@ -1,0 +1,293 @@
+package rego
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	opa "github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage"
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// The entry points that every policy has.
+const (
+	Open   = "data.stockade.open.decision"
+	Exec   = "data.stockade.exec.decision"
+	Signal = "data.stockade.signal.decision"
+	Blob   = "data.stockade.blob.decision"
+	Read   = "data.stockade.read.decision"
+)
+
+// entrypoint is one question, what its answer may hold, and how long it may take.
+type entrypoint struct {
+	ref      string
+	grants   bool // the answer holds a grant
+	limits   bool // the answer may hold limits and obligations
+	deadline time.Duration
+}
+
+var entrypoints = []entrypoint{
+	{ref: Open, grants: true, deadline: 100 * time.Millisecond},
+	{ref: Exec, limits: true, deadline: 50 * time.Millisecond},
+	{ref: Signal, deadline: 50 * time.Millisecond},
+	{ref: Blob, deadline: 50 * time.Millisecond},
+	{ref: Read, deadline: 50 * time.Millisecond},
+}
+
+// ops says which question an operation asks.
+var ops = map[api.Op]string{
+	api.OpSessionOpen:   Open,
+	api.OpExec:          Exec,
+	api.OpSessionSignal: Signal,
+	api.OpSessionClose:  Signal,
+	api.OpBlobPut:       Blob,
+	api.OpBlobGet:       Blob,
+	api.OpSessionGet:    Read,
+	api.OpSessionList:   Read,
+	api.OpOutput:        Read,
+	api.OpReceiptGet:    Read,
+	api.OpReceiptList:   Read,
+	api.OpHostInfo:      Read,
+	api.OpDecide:        Read,
+}
+
+// Entrypoint returns the entry point that decides op; ok is false for an operation
+// that no policy is asked about.
+func Entrypoint(op api.Op) (ref string, ok bool) {
+	ref, ok = ops[op.Canonical()]
+	return ref, ok
+}
+
+// Options tune an Engine.
+type Options struct {
+	Deadline    time.Duration // of every entry point; 0 means 100 ms for an open, 50 ms for the rest
+	MaxInput    int           // bytes of the canonical input; 0 means 1 MiB
+	MaxOverruns int           // late evaluations in a row, or running on behind our back, before quarantine; 0 means 8
+}
+
+const (
+	defaultMaxInput    = 1 << 20
+	defaultMaxOverruns = 8
+)
+
+// Engine answers for one revision of a policy. It is immutable but for its count of
+// overruns, and safe for concurrent use.
+type Engine struct {
+	opts     Options
+	digest   string
+	compiler *ast.Compiler
+	store    storage.Store
+	txn      storage.Transaction // never ended: nothing is ever written, so it blocks nobody
+	queries  map[string]query
+
+	overruns atomic.Int64 // late evaluations since the last punctual one
+	orphans  atomic.Int64 // evaluations that run on although nobody waits for them
+}
+
+type query struct {
+	entrypoint
+	prepared opa.PreparedEvalQuery
+}
+
+// Load reads, compiles and prepares the policy tree in fsys. A tree that does not
+// parse, calls a builtin that is not available, or lacks an entry point does not load.
+func Load(fsys fs.FS, opts Options) (*Engine, error) {
+	b, err := ReadBundle(fsys)
+	if err != nil {
+		return nil, err
+	}
+	compiler, store, err := b.Compile(false)
+	if err != nil {
+		return nil, err
+	}
+	if opts.MaxInput == 0 {
+		opts.MaxInput = defaultMaxInput
+	}
+	if opts.MaxOverruns == 0 {
+		opts.MaxOverruns = defaultMaxOverruns
+	}
+	ctx := context.Background()
+	txn, err := store.NewTransaction(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("policy data: %w", err)
+	}
+	e := &Engine{opts: opts, digest: b.Digest, compiler: compiler, store: store, txn: txn, queries: map[string]query{}}
+	var errs []error
+	for _, ep := range entrypoints {
+		if len(compiler.GetRulesExact(ast.MustParseRef(ep.ref))) == 0 {
+			errs = append(errs, fmt.Errorf("entry point %s is not defined", ep.ref))
+			continue
+		}
+		if opts.Deadline != 0 {
+			ep.deadline = opts.Deadline
+		}
+		prepared, err := opa.New(
+			opa.Query(ep.ref),
+			opa.Compiler(compiler),
+			opa.Store(store),
+			opa.Transaction(txn),
+			opa.Capabilities(Capabilities()),
+			opa.GenerateJSON(func(t *ast.Term, _ *opa.EvalContext) (any, error) { return t.Value, nil }),
+		).PrepareForEval(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("entry point %s: %w", ep.ref, err))
+			continue
+		}
+		e.queries[ep.ref] = query{ep, prepared}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return e, nil
+}
+
+// Digest names the revision: sha256:<hex> of the files that decide.
+func (e *Engine) Digest() string { return e.digest }
+
+// Quarantined reports whether the revision was late so often that it is not asked any more.
+func (e *Engine) Quarantined() bool {
+	limit := int64(e.opts.MaxOverruns)
+	return e.overruns.Load() >= limit || e.orphans.Load() >= limit
+}
+
+// Decide asks the policy. It returns within the deadline of the entry point,
+// whether OPA stops then or not.
+func (e *Engine) Decide(ctx context.Context, ref string, in Input) (d Decision) {
+	start := time.Now()
+	defer func() { d.Elapsed = time.Since(start) }()
+	d.Policy = api.PolicyRef{Digest: e.digest, Entrypoint: ref}
+	q, ok := e.queries[ref]
+	if !ok {
+		return d.refuse(api.CodePolicyError, ref, "bug: %q is not an entry point", ref)
+	}
+	canonical, err := in.canonical()
+	if err != nil {
+		return d.refuse(api.CodePolicyInput, "", "%v", err)
+	}
+	d.Input, d.InputDigest = canonical, digestOf(canonical)
+	if len(canonical) > e.opts.MaxInput {
+		return d.refuse(api.CodePolicyInputTooLarge, "", "the request is %d bytes as policy input, at most %d are judged", len(canonical), e.opts.MaxInput)
+	}
+	if e.Quarantined() {
+		return d.refuse(api.CodePolicyQuarantined, e.digest, "this policy was late %d times in a row and is not asked any more", e.overruns.Load())
+	}
+	value, err := parseJSON(canonical)
+	if err != nil {
+		return d.refuse(api.CodePolicyInput, "", "%v", err)
+	}
+	a := e.evaluate(ctx, q, value, in.NowNS)
+	d.Policy.Rules = a.rules
+	if a.code != "" {
+		return d.refuse(a.code, "", "%s", a.message)
+	}
+	r, err := decodeResult(a.value)
+	if err != nil {
+		return d.refuse(api.CodePolicyResult, "", "%v", err)
+	}
+	return d.judge(q.entrypoint, r, in)
+}
+
+// answer is what became of one evaluation: a value, or a code and a sentence.
+type answer struct {
+	value   ast.Value
+	rules   []string
+	code    api.Code
+	message string
+}
+
+func fail(code api.Code, format string, args ...any) answer {
+	return answer{code: code, message: fmt.Sprintf(format, args...)}
+}
+
+// evaluate runs the query in a goroutine of its own, because OPA looks at its
+// cancellation between expressions only: one builtin on a large argument can run on
+// for seconds after it. Such an evaluation is left behind; e.orphans says how many there
+// are, and the quarantine bounds them.
+//
+// What is counted is a row of overruns, not their sum: a machine under load delays a
+// good policy now and then, and a quarantine denies everything until the next revision.
+func (e *Engine) evaluate(ctx context.Context, q query, input ast.Value, nowNS int64) answer {
+	cancel := topdown.NewCancel()
+	done := make(chan answer, 1)
+	go func() { done <- run(q, e.txn, input, nowNS, cancel) }()
+	leave := func() {
+		cancel.Cancel()
+		e.orphans.Add(1)
+		go func() {
+			<-done
+			e.orphans.Add(-1)
+		}()
+	}
+	timer := time.NewTimer(q.deadline)
+	defer timer.Stop()
+	select {
+	case a := <-done:
+		e.overruns.Store(0)
+		return a
+	case <-timer.C:
+		leave()
+		e.overruns.Add(1)
+		return fail(api.CodePolicyTimeout, "no answer within %v", q.deadline)
+	case <-ctx.Done():
+		leave()
+		return fail(api.CodePolicyError, "%v", context.Cause(ctx))
+	}
+}
+
+func run(q query, txn storage.Transaction, input ast.Value, nowNS int64, cancel topdown.Cancel, more ...opa.EvalOption) (a answer) {
+	defer func() {
+		if p := recover(); p != nil {
+			a = fail(api.CodePolicyError, "evaluation panicked: %v", p)
+		}
+	}()
+	var tracker topdown.EvaluatedRuleTracker
+	var failed []topdown.Error
+	rs, err := q.prepared.Eval(context.Background(), append(more,
+		opa.EvalTransaction(txn),
+		opa.EvalParsedInput(input),
+		opa.EvalTime(time.Unix(0, nowNS).UTC()),
+		opa.EvalExternalCancel(cancel),
+		opa.EvalBuiltinErrorList(&failed),
+		opa.EvalEvaluatedRuleTracker(&tracker),
+	)...)
+	switch {
+	case err != nil && isConflict(err):
+		a = fail(api.CodePolicyNotOneResult, "%v", err)
+	case err != nil:
+		a = fail(api.CodePolicyError, "%v", err)
+	case len(failed) > 0:
+		a = fail(api.CodePolicyBuiltinError, "%v", failed[0].Error())
+	case len(rs) == 0:
+		a = fail(api.CodePolicyUndefined, "%s is undefined", q.ref)
+	case len(rs) > 1 || len(rs[0].Expressions) != 1:
+		a = fail(api.CodePolicyNotOneResult, "%s has %d results", q.ref, len(rs))
+	default:
+		a.value, _ = rs[0].Expressions[0].Value.(ast.Value)
+	}
+	a.rules = ruleNames(tracker.Labels)
+	return a
+}
+
+func isConflict(err error) bool {
+	var e *topdown.Error
+	return errors.As(err, &e) && e.Code == topdown.ConflictErr
+}
+
+func ruleNames(labels []map[string]any) []string {
+	names := make([]string, 0, len(labels))
+	for _, l := range labels {
+		if name, ok := l[ruleLabel].(string); ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,63 @@
+package rego
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// Input is everything that a policy is told: the document called input. Secrets are
+// the caller's to remove before ([api.Request.Redact]); what stands here is journaled.
+type Input struct {
+	Request *api.Request    `json:"request"`
+	Session *Session        `json:"session,omitzero"` // absent for an open
+	Facts   Facts           `json:"facts"`
+	Ceiling sandbox.Ceiling `json:"ceiling"`
+	NowNS   int64           `json:"now_ns"`
+}
+
+// Session is what a policy is told about the session that an operation is about.
+type Session struct {
+	SessionID      string            `json:"session_id"`
+	Profile        string            `json:"profile"`
+	Labels         map[string]string `json:"labels"`
+	Principal      api.Principal     `json:"principal"`
+	Grant          *api.Grant        `json:"grant"`
+	Executions     int64             `json:"executions"`
+	LiveExecutions int64             `json:"live_executions"`
+	StartedAtNS    int64             `json:"started_at_ns"`
+	ExpiresAtNS    int64             `json:"expires_at_ns"` // 0 = never
+}
+
+// Facts are what the supervisor found out about the objects that a request names.
+type Facts struct {
+	Sources map[string]Source `json:"sources,omitzero"` // of an open: by path as asked
+}
+
+// Source is a host path as the runner resolved it under the caller's identity:
+// either what it led to, or why it led nowhere.
+type Source struct {
+	*Found
+	Error api.Code `json:"error,omitzero"`
+}
+
+// Found is the object that a host path led to.
+type Found struct {
+	Resolved string `json:"resolved"` // after symbolic links
+	Kind     string `json:"kind"`     // "dir" or "file"
+	Dev      uint64 `json:"dev"`
+	Ino      uint64 `json:"ino"`
+	OwnerUID uint32 `json:"owner_uid"`
+	Mode     uint32 `json:"mode"` // permission bits
+}
+
+// canonical returns the bytes that are judged and recorded.
+func (in Input) canonical() ([]byte, error) { return api.Encode(in) }
+
+// digestOf names bytes by content.
+func digestOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

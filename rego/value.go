@@ -1,0 +1,128 @@
+package rego
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// parseJSON reads one JSON document into a Rego value. Numbers keep their digits,
+// duplicate names and invalid UTF-8 are errors.
+func parseJSON(text []byte) (ast.Value, error) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
+	v, err := readValue(dec)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := dec.ReadToken(); err != io.EOF {
+		return nil, errors.New("more than one JSON document")
+	}
+	return v, nil
+}
+
+func readValue(dec *jsontext.Decoder) (ast.Value, error) {
+	tok, err := dec.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	switch tok.Kind() {
+	case 'n':
+		return ast.NullValue, nil
+	case 't', 'f':
+		return ast.InternedTerm(tok.Bool()).Value, nil
+	case '"':
+		return ast.String(tok.String()), nil
+	case '0':
+		return ast.Number(tok.String()), nil
+	case '[':
+		var items []*ast.Term
+		for dec.PeekKind() != ']' {
+			v, err := readValue(dec)
+			if err != nil {
+				return nil, err
+			}
+			items = append(items, ast.NewTerm(v))
+		}
+		_, err = dec.ReadToken()
+		return ast.NewArray(items...), err
+	default: // '{'; the decoder gives a closing token only where we looked for one
+		var members [][2]*ast.Term
+		for dec.PeekKind() != '}' {
+			name, err := dec.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			key := ast.InternedTerm(name.String())
+			v, err := readValue(dec)
+			if err != nil {
+				return nil, err
+			}
+			members = append(members, [2]*ast.Term{key, ast.NewTerm(v)})
+		}
+		_, err = dec.ReadToken()
+		return ast.NewObject(members...), err
+	}
+}
+
+// appendJSON writes a Rego value as JSON. Sets become arrays, in Rego's order, so
+// that a policy may answer with either.
+func appendJSON(b []byte, v ast.Value) ([]byte, error) {
+	switch v := v.(type) {
+	case ast.Null:
+		return append(b, "null"...), nil
+	case ast.Boolean:
+		return strconv.AppendBool(b, bool(v)), nil
+	case ast.Number:
+		return append(b, string(v)...), nil
+	case ast.String:
+		return jsontext.AppendQuote(b, string(v))
+	case *ast.Array:
+		return appendList(b, v.Len(), v.Foreach)
+	case ast.Set:
+		return appendList(b, v.Len(), v.Foreach)
+	case ast.Object:
+		b = append(b, '{')
+		var err error
+		first := true
+		v.Foreach(func(key, value *ast.Term) {
+			name, ok := key.Value.(ast.String)
+			if !ok && err == nil {
+				err = fmt.Errorf("object key %v is not a string", key)
+			}
+			if err != nil {
+				return
+			}
+			if !first {
+				b = append(b, ',')
+			}
+			first = false
+			if b, err = jsontext.AppendQuote(b, string(name)); err == nil {
+				b, err = appendJSON(append(b, ':'), value.Value)
+			}
+		})
+		return append(b, '}'), err
+	default:
+		return b, fmt.Errorf("%s is not a JSON value", ast.ValueName(v))
+	}
+}
+
+func appendList(b []byte, n int, each func(func(*ast.Term))) ([]byte, error) {
+	b = append(b, '[')
+	var err error
+	i := 0
+	each(func(t *ast.Term) {
+		if err != nil {
+			return
+		}
+		if i++; i > 1 {
+			b = append(b, ',')
+		}
+		b, err = appendJSON(b, t.Value)
+	})
+	return append(b, ']'), err
+}
