@@ -1,0 +1,296 @@
+// Package packet moves one message and its file descriptors over a SOCK_SEQPACKET
+// unix socket. It promises that a message arrives whole or not at all, that every
+// descriptor received is close-on-exec and either handed to the caller or closed,
+// and that a message too large for the socket travels in a sealed memfd without
+// the caller noticing. What the bytes mean is not its concern.
+//
+// It is linked into stockade-init: standard library and x/sys only, no fmt.
+package packet
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// Inline is the largest payload that travels in the message itself. The
+	// kernel's default for a socket's buffer is 208 KiB, skb overhead included.
+	Inline = 96 << 10
+	// Large is the largest payload of all: execve accepts at most a quarter of
+	// the stack limit, 6 MiB, for arguments and environment together.
+	Large = 16 << 20
+	// Descriptors is how many descriptors one message carries at most; the kernel's own
+	// limit is 253 (SCM_MAX_FD).
+	Descriptors = 64
+)
+
+// The first byte of every message says where its payload is.
+const (
+	inBody  = 0
+	inMemfd = 1 // in the first descriptor
+)
+
+// seals make a memfd a constant: its reader needs no trust in its writer.
+const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+
+var (
+	errTooLarge   = errors.New("packet: message too large")
+	errTooManyFDs = errors.New("packet: too many descriptors")
+	errTruncated  = errors.New("packet: message or descriptors truncated")
+	errMalformed  = errors.New("packet: malformed message")
+	errNotSealed  = errors.New("packet: descriptor is not a sealed memfd")
+)
+
+// Send sends payload and descriptors over the socket fd. The descriptors stay the caller's.
+func Send(fd int, payload []byte, fds ...int) error {
+	m, err := newMessage(payload, fds)
+	if err != nil {
+		return err
+	}
+	defer m.release()
+	return m.send(fd)
+}
+
+// message is what one sendmsg needs.
+type message struct {
+	buffers [][]byte
+	rights  []byte
+	memfd   int // -1 unless the payload is in it
+}
+
+func newMessage(payload []byte, fds []int) (message, error) {
+	if len(payload) > Large {
+		return message{}, errTooLarge
+	}
+	if len(fds) > Descriptors {
+		return message{}, errTooManyFDs
+	}
+	if len(payload) <= Inline {
+		m := message{buffers: [][]byte{{inBody}, payload}, memfd: -1}
+		if len(fds) > 0 {
+			m.rights = unix.UnixRights(fds...)
+		}
+		return m, nil
+	}
+	memfd, err := seal(payload)
+	if err != nil {
+		return message{}, err
+	}
+	return message{
+		buffers: [][]byte{{inMemfd}},
+		rights:  unix.UnixRights(append([]int{memfd}, fds...)...),
+		memfd:   memfd,
+	}, nil
+}
+
+func (m message) send(fd int) error {
+	for {
+		// MSG_NOSIGNAL: a closed peer is an error here, never SIGPIPE.
+		_, err := unix.SendmsgBuffers(fd, m.buffers, m.rights, nil, unix.MSG_NOSIGNAL)
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+func (m message) release() {
+	if m.memfd >= 0 {
+		unix.Close(m.memfd)
+	}
+}
+
+// seal returns a memfd that holds b for ever.
+func seal(b []byte) (int, error) {
+	fd, err := unix.MemfdCreate("stockade-message", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, err
+	}
+	for off := 0; off < len(b); {
+		n, err := unix.Pwrite(fd, b[off:], int64(off))
+		if err != nil {
+			unix.Close(fd)
+			return -1, err
+		}
+		off += n
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// unseal returns what a sealed memfd holds. Anything else is refused before it is
+// read: a read from a FIFO, or from a FUSE file, would hang.
+func unseal(fd int) ([]byte, error) {
+	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || got&seals != seals {
+		return nil, errNotSealed
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Size > Large {
+		return nil, errTooLarge
+	}
+	b := make([]byte, st.Size)
+	for off := 0; off < len(b); {
+		n, err := unix.Pread(fd, b[off:], int64(off))
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			return nil, errMalformed
+		}
+		off += n
+	}
+	return b, nil
+}
+
+// Buffer is what Receive reads into; its owner reuses it from call to call.
+type Buffer struct {
+	body   [1 + Inline]byte
+	rights [rightsSize]byte
+}
+
+// rightsSize is CMSG_SPACE of the memfd and Descriptors more, as a constant: a header of 16 bytes and
+// 4 for each, rounded up to 8.
+const rightsSize = 16 + (4*(1+Descriptors)+7)/8*8
+
+// Receive receives one message from the socket fd. The payload is valid until the
+// next Receive into the same buffer; the descriptors are the caller's. At the end
+// of the connection the error is io.EOF.
+func (b *Buffer) Receive(fd int) (payload []byte, fds []int, err error) {
+	var n, nrights, flags int
+	for {
+		n, nrights, flags, _, err = unix.Recvmsg(fd, b.body[:], b.rights[:], unix.MSG_CMSG_CLOEXEC)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	fds, err = parseRights(b.rights[:nrights])
+	if err != nil {
+		CloseAll(fds)
+		return nil, nil, err
+	}
+	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		CloseAll(fds)
+		return nil, nil, errTruncated
+	}
+	if n == 0 { // no message of ours is empty
+		CloseAll(fds)
+		return nil, nil, io.EOF
+	}
+	switch {
+	case b.body[0] == inBody && len(fds) <= Descriptors:
+		return b.body[1:n], fds, nil
+	case b.body[0] == inMemfd && n == 1 && len(fds) > 0:
+		payload, err := unseal(fds[0])
+		unix.Close(fds[0])
+		if err != nil {
+			CloseAll(fds[1:])
+			return nil, nil, err
+		}
+		return payload, fds[1:], nil
+	}
+	CloseAll(fds)
+	return nil, nil, errMalformed
+}
+
+// parseRights returns every descriptor in a control buffer, also beside an error.
+func parseRights(b []byte) ([]int, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	controls, err := unix.ParseSocketControlMessage(b)
+	if err != nil {
+		return nil, err
+	}
+	var all []int
+	for i := range controls {
+		if controls[i].Header.Level != unix.SOL_SOCKET || controls[i].Header.Type != unix.SCM_RIGHTS {
+			continue
+		}
+		fds, perr := unix.ParseUnixRights(&controls[i])
+		all = append(all, fds...)
+		if perr != nil {
+			err = perr
+		}
+	}
+	return all, err
+}
+
+// CloseAll closes descriptors.
+func CloseAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// Socket is anything with a socket below it: a *net.UnixConn, an *os.File. It must
+// be in non-blocking mode.
+type Socket interface {
+	io.Closer
+	SyscallConn() (syscall.RawConn, error)
+}
+
+// Conn sends and receives through the runtime's poller. Send may be called from
+// many goroutines, Receive from one.
+type Conn struct {
+	socket Socket
+	raw    syscall.RawConn
+	buf    *Buffer
+	close  sync.Once
+}
+
+// NewConn returns a Conn over s. Closing it closes s.
+func NewConn(s Socket) (*Conn, error) {
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{socket: s, raw: raw, buf: new(Buffer)}, nil
+}
+
+// Send is as the function Send.
+func (c *Conn) Send(payload []byte, fds ...int) error {
+	m, err := newMessage(payload, fds)
+	if err != nil {
+		return err
+	}
+	defer m.release()
+	cerr := c.raw.Write(func(fd uintptr) bool {
+		err = m.send(int(fd))
+		return err != unix.EAGAIN
+	})
+	if cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+// Receive is as Buffer.Receive.
+func (c *Conn) Receive() (payload []byte, fds []int, err error) {
+	cerr := c.raw.Read(func(fd uintptr) bool {
+		payload, fds, err = c.buf.Receive(int(fd))
+		return err != unix.EAGAIN
+	})
+	if cerr != nil {
+		return nil, nil, cerr
+	}
+	return payload, fds, err
+}
+
+// Close closes the socket. A Receive in progress returns an error.
+func (c *Conn) Close() (err error) {
+	c.close.Do(func() { err = c.socket.Close() })
+	return err
+}

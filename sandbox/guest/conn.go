@@ -1,0 +1,256 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"github.com/stockade-dev/stockade/internal/packet"
+	"golang.org/x/sys/unix"
+)
+
+// ErrGone says that init has ended, or that its socket is closed.
+var ErrGone = errors.New("init is gone")
+
+// Pair returns a socket pair for NewConn and for init, which gets theirs as
+// descriptor 3. The caller closes theirs once init has been started.
+func Pair() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	// Only our end is polled; init blocks in its reads.
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		packet.CloseAll(fds)
+		return nil, nil, os.NewSyscallError("fcntl", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "init"), os.NewFile(uintptr(fds[1]), "runner"), nil
+}
+
+// Conn is the runner's end of the conversation with one init. Its methods may be
+// called from many goroutines. The caller closes it; init ends with it.
+type Conn struct {
+	socket *packet.Conn
+	gone   chan struct{} // closed when nothing more will be received
+
+	mu    sync.Mutex
+	last  uint64           // call number given out last
+	calls map[uint64]*call // unanswered, or spawned and not exited; nil once gone
+}
+
+// call is a request, and for a spawn the life of the command.
+type call struct {
+	answer chan answer // capacity 1: its receiver may have left
+	exit   chan Exit   // capacity 1
+}
+
+type answer struct {
+	pid int
+	err error
+}
+
+func newCall() *call {
+	return &call{make(chan answer, 1), make(chan Exit, 1)}
+}
+
+// settle delivers the first answer; init gives no second.
+func (w *call) settle(a answer) {
+	select {
+	case w.answer <- a:
+	default:
+	}
+}
+
+// settleAs delivers a, unless nobody waits or the message was malformed.
+func (w *call) settleAs(a answer, err error) error {
+	if w != nil && err == nil {
+		w.settle(a)
+	}
+	return err
+}
+
+// NewConn starts the conversation on our end of a Pair, which the Conn owns from now on.
+func NewConn(ours *os.File) (*Conn, error) {
+	socket, err := packet.NewConn(ours)
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{socket: socket, gone: make(chan struct{}), calls: map[uint64]*call{}}
+	go c.receive()
+	return c, nil
+}
+
+// Setup makes init what it has to be. It is called once, before anything else.
+func (c *Conn) Setup(ctx context.Context, s Setup) error {
+	return c.do(ctx, kindSetup, &s)
+}
+
+// Process is a command that runs.
+type Process struct {
+	PID    int         // in the session's pid namespace
+	Exited <-chan Exit // one value once the command has been reaped; closed without one if init is gone
+
+	conn *Conn
+	call uint64
+}
+
+// Streams are the descriptors of a command. They stay the caller's. Stdin, Stdout and
+// Stderr are required; Cgroup is the leaf that the command is born in, nil for init's own.
+type Streams struct {
+	Stdin, Stdout, Stderr *os.File
+	Cgroup                *os.File
+}
+
+// Spawn starts a command. If ctx ends first the command may start all the same: the
+// caller then kills its cgroup. Errors of the inside are *Error.
+func (c *Conn) Spawn(ctx context.Context, cmd Command, s Streams) (*Process, error) {
+	files := []*os.File{s.Stdin, s.Stdout, s.Stderr}
+	if s.Cgroup != nil {
+		files = append(files, s.Cgroup)
+	}
+	w := newCall()
+	id, err := c.register(w)
+	if err != nil {
+		return nil, err
+	}
+	pid, err := c.exchange(ctx, w, encode(kindSpawn, id, &spawnFrame{cmd, s.Cgroup != nil}), files...)
+	if err != nil {
+		c.forget(id)
+		return nil, err
+	}
+	return &Process{PID: pid, Exited: w.exit, conn: c, call: id}, nil
+}
+
+// Signal signals the command's process group. It returns an *Error with ESRCH once the command has been reaped.
+func (p *Process) Signal(ctx context.Context, sig syscall.Signal) error {
+	return p.conn.do(ctx, kindSignal, &signalFrame{p.call, int32(sig)})
+}
+
+// SignalAll signals every process of the session but init.
+func (c *Conn) SignalAll(ctx context.Context, sig syscall.Signal) error {
+	return c.do(ctx, kindSignal, &signalFrame{0, int32(sig)})
+}
+
+// Enter says whether the session's identity can enter the directory at an absolute inside path.
+func (c *Conn) Enter(ctx context.Context, path string) error {
+	return c.do(ctx, kindEnter, &enterFrame{path})
+}
+
+// Gone is closed when init has ended or Close was called.
+func (c *Conn) Gone() <-chan struct{} { return c.gone }
+
+// Close ends the conversation, and thereby init and everything in its pid
+// namespace, and waits until every waiter has been told.
+func (c *Conn) Close() error {
+	err := c.socket.Close()
+	<-c.gone
+	return err
+}
+
+// do makes a call that starts nothing.
+func (c *Conn) do(ctx context.Context, kind byte, m member) error {
+	w := newCall()
+	id, err := c.register(w)
+	if err != nil {
+		return err
+	}
+	defer c.forget(id)
+	_, err = c.exchange(ctx, w, encode(kind, id, m))
+	return err
+}
+
+func (c *Conn) register(w *call) (id uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == nil {
+		return 0, ErrGone
+	}
+	c.last++
+	c.calls[c.last] = w
+	return c.last, nil
+}
+
+func (c *Conn) forget(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, id)
+}
+
+// exchange sends a message and waits for its answer, which is the pid where there is one.
+func (c *Conn) exchange(ctx context.Context, w *call, msg []byte, files ...*os.File) (int, error) {
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd()) // Fd also makes it blocking, as a command expects its streams
+	}
+	err := c.socket.Send(msg, fds...)
+	runtime.KeepAlive(files)
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, os.ErrClosed) {
+		return 0, ErrGone
+	}
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case a := <-w.answer:
+		return a.pid, a.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// receive hands out what init says, until it says no more.
+func (c *Conn) receive() {
+	for {
+		msg, fds, err := c.socket.Receive()
+		packet.CloseAll(fds) // init has none to give
+		if err != nil || c.dispatch(msg) != nil {
+			break
+		}
+	}
+	c.socket.Close()
+	c.mu.Lock()
+	calls := c.calls
+	c.calls = nil
+	c.mu.Unlock()
+	for _, w := range calls {
+		w.settle(answer{err: ErrGone})
+		close(w.exit)
+	}
+	close(c.gone)
+}
+
+// dispatch delivers one message. A message for a call that nobody waits for any
+// more is dropped; a message that cannot be understood ends the conversation.
+func (c *Conn) dispatch(msg []byte) error {
+	kind, id, rest := head(msg)
+	c.mu.Lock()
+	w := c.calls[id]
+	c.mu.Unlock()
+	switch kind {
+	case kindDone:
+		return w.settleAs(answer{}, decode(rest, nil))
+	case kindStarted:
+		var f startedFrame
+		err := decode(rest, &f)
+		return w.settleAs(answer{pid: int(f.pid)}, err)
+	case kindFailed:
+		e := new(Error)
+		err := decode(rest, e)
+		return w.settleAs(answer{err: e}, err)
+	case kindExited:
+		var e Exit
+		if err := decode(rest, &e); err != nil {
+			return err
+		}
+		if w != nil {
+			c.forget(id)
+			w.exit <- e
+			close(w.exit)
+		}
+		return nil
+	}
+	return errMalformed
+}

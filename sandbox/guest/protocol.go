@@ -1,0 +1,372 @@
+package guest
+
+import (
+	"encoding/binary"
+	"errors"
+	"syscall"
+	"time"
+)
+
+// Runner and init talk over a SOCK_SEQPACKET socket pair; init's end is descriptor 3.
+// Every message carries the call that it belongs to.
+//
+//	runner                                         init
+//	  │  setup {identity, filter, …}                │  once, first
+//	  ├────────────────────────────────────────────▶│
+//	  │◀──────────────────────────── done │ failed ─┤
+//	  │                                             │
+//	  │  spawn n {argv, env, cwd}                   │  any number at a time
+//	  │    + stdin, stdout, stderr, [cgroup leaf]   │
+//	  ├────────────────────────────────────────────▶│  clone, execve
+//	  │◀──────────────────── started n {pid} │ failed n
+//	  │  signal m {n, signo}                        │
+//	  ├────────────────────────────────────────────▶│
+//	  │◀──────────────────────── done m │ failed m ─┤
+//	  │◀──────────────── exited n {status, rusage} ─┤  once for each started, after it
+//	  │                                             │
+//	  │  enter m {path}                             │
+//	  ├────────────────────────────────────────────▶│
+//	  │◀──────────────────────── done m │ failed m ─┤
+//	  │                                             │
+//	  ╳  end of file                                │  init exits; the kernel kills the pid namespace
+//
+// A message is one byte of kind, the call (u64), and the members in the order in
+// which encode and decode name them. Integers are little-endian; strings and lists
+// carry a u32 length.
+const (
+	kindSetup   = 1 + iota // runner to init
+	kindSpawn              //
+	kindSignal             //
+	kindEnter              //
+	kindDone               // init to runner
+	kindFailed             //
+	kindStarted            //
+	kindExited             //
+)
+
+// version is the first member of setup: runner and init are built together, and
+// a stray mixture of the two must not run.
+const version = 1
+
+// What bounds a decoded list: execve's own limits are lower.
+const (
+	maxStrings = 1 << 18
+	maxGroups  = 1 << 16 // NGROUPS_MAX
+	maxRlimits = 16      // RLIM_NLIMITS
+)
+
+// Setup is what init becomes, once, before anything runs. All of it is inherited by executions.
+type Setup struct {
+	UID, GID     uint32 // of executions, inside ids
+	Groups       []uint32
+	Capabilities uint64 // granted to executions, bit per capability
+	Umask        uint32
+	OOMScoreAdj  int32    // of executions; init keeps its own
+	Rlimits      []Rlimit // lowered, never raised
+	Filter       []byte   // seccomp program, an array of struct sock_filter; empty only where a test needs none
+	Workdir      string   // must be a directory that the identity can enter
+}
+
+// Rlimit is one resource limit.
+type Rlimit struct {
+	Resource int32
+	Cur, Max uint64
+}
+
+// Command is one execution.
+type Command struct {
+	Argv []string // Argv[0] without a slash is looked up in PATH of Env, under the session's identity
+	Env  []string // complete
+	Cwd  string   // absolute inside path
+}
+
+// Exit is what wait4 said of a command.
+type Exit struct {
+	Status syscall.WaitStatus
+	CPU    time.Duration // user and system, of the command and the descendants that it waited for
+	MaxRSS int64         // bytes; the largest of the same
+}
+
+// Stage says which step refused.
+type Stage uint8
+
+// The stages of an Error.
+const (
+	StageSetup   Stage = 1 + iota // init could not become what it has to be
+	StageWorkdir                  // the directory is missing, is none, or cannot be entered
+	StageProgram                  // argv[0] cannot be found or executed
+	StageClone                    // no process could be made (EAGAIN: out of pids)
+	StageSignal                   // ESRCH: the command has been reaped
+	StageRequest                  // init could not understand the request
+)
+
+var stages = [...]string{
+	StageSetup:   "setup",
+	StageWorkdir: "workdir",
+	StageProgram: "program",
+	StageClone:   "clone",
+	StageSignal:  "signal",
+	StageRequest: "request",
+}
+
+func (s Stage) String() string {
+	if int(s) < len(stages) && stages[s] != "" {
+		return stages[s]
+	}
+	return "unknown"
+}
+
+// Error is a refusal by init or by the kernel inside.
+type Error struct {
+	Stage Stage
+	Op    string // what was tried: "chdir /x", "execve /bin/y"
+	Errno syscall.Errno
+}
+
+func (e *Error) Error() string { return e.Stage.String() + ": " + e.Op + ": " + e.Errno.Error() }
+
+// Unwrap lets errors.Is compare the errno.
+func (e *Error) Unwrap() error { return e.Errno }
+
+// The frames.
+type (
+	spawnFrame struct {
+		Command
+		cgroup bool // a fourth descriptor, the leaf, follows the three streams
+	}
+	signalFrame struct {
+		target uint64 // call of the spawn; 0 is every process of the session
+		signal int32
+	}
+	enterFrame   struct{ path string }
+	startedFrame struct{ pid int32 }
+)
+
+func (s *Setup) encode(b []byte) []byte {
+	b = putU32(b, version)
+	b = putU32(b, s.UID)
+	b = putU32(b, s.GID)
+	b = putU32(b, uint32(len(s.Groups)))
+	for _, g := range s.Groups {
+		b = putU32(b, g)
+	}
+	b = putU64(b, s.Capabilities)
+	b = putU32(b, s.Umask)
+	b = putU32(b, uint32(s.OOMScoreAdj))
+	b = putU32(b, uint32(len(s.Rlimits)))
+	for _, r := range s.Rlimits {
+		b = putU32(b, uint32(r.Resource))
+		b = putU64(b, r.Cur)
+		b = putU64(b, r.Max)
+	}
+	b = putString(b, string(s.Filter))
+	return putString(b, s.Workdir)
+}
+
+func (s *Setup) decode(d *decoder) {
+	if d.u32() != version {
+		d.fail()
+	}
+	s.UID = d.u32()
+	s.GID = d.u32()
+	for range d.count(maxGroups, 4) {
+		s.Groups = append(s.Groups, d.u32())
+	}
+	s.Capabilities = d.u64()
+	s.Umask = d.u32()
+	s.OOMScoreAdj = int32(d.u32())
+	for range d.count(maxRlimits, 20) {
+		s.Rlimits = append(s.Rlimits, Rlimit{int32(d.u32()), d.u64(), d.u64()})
+	}
+	s.Filter = []byte(d.string())
+	s.Workdir = d.string()
+}
+
+func (f *spawnFrame) encode(b []byte) []byte {
+	b = putStrings(b, f.Argv)
+	b = putStrings(b, f.Env)
+	b = putString(b, f.Cwd)
+	return putBool(b, f.cgroup)
+}
+
+func (f *spawnFrame) decode(d *decoder) {
+	f.Argv = d.strings()
+	f.Env = d.strings()
+	f.Cwd = d.string()
+	f.cgroup = d.bool()
+}
+
+func (f *signalFrame) encode(b []byte) []byte {
+	return putU32(putU64(b, f.target), uint32(f.signal))
+}
+
+func (f *signalFrame) decode(d *decoder) {
+	f.target = d.u64()
+	f.signal = int32(d.u32())
+}
+
+func (f *enterFrame) encode(b []byte) []byte { return putString(b, f.path) }
+func (f *enterFrame) decode(d *decoder)      { f.path = d.string() }
+
+func (f *startedFrame) encode(b []byte) []byte { return putU32(b, uint32(f.pid)) }
+func (f *startedFrame) decode(d *decoder)      { f.pid = int32(d.u32()) }
+
+func (e *Exit) encode(b []byte) []byte {
+	b = putU32(b, uint32(e.Status))
+	b = putU64(b, uint64(e.CPU))
+	return putU64(b, uint64(e.MaxRSS))
+}
+
+func (e *Exit) decode(d *decoder) {
+	e.Status = syscall.WaitStatus(d.u32())
+	e.CPU = time.Duration(d.u64())
+	e.MaxRSS = int64(d.u64())
+}
+
+func (e *Error) encode(b []byte) []byte {
+	b = append(b, byte(e.Stage))
+	b = putU32(b, uint32(e.Errno))
+	return putString(b, e.Op)
+}
+
+func (e *Error) decode(d *decoder) {
+	e.Stage = Stage(d.u8())
+	e.Errno = syscall.Errno(d.u32())
+	e.Op = d.string()
+}
+
+// member is the part of a message after its head.
+type member interface {
+	encode([]byte) []byte
+	decode(*decoder)
+}
+
+// encode returns a message; a nil member is an empty one.
+func encode(kind byte, call uint64, m member) []byte {
+	b := putU64(append(make([]byte, 0, 512), kind), call)
+	if m != nil {
+		b = m.encode(b)
+	}
+	return b
+}
+
+// head splits a message into its kind, its call, and the rest.
+func head(b []byte) (kind byte, call uint64, rest *decoder) {
+	d := &decoder{b: b}
+	return d.u8(), d.u64(), d
+}
+
+var errMalformed = errors.New("guest: malformed message")
+
+// decode reads m from the rest of a message, all of it.
+func decode(d *decoder, m member) error {
+	if m != nil {
+		m.decode(d)
+	}
+	if d.bad || len(d.b) > 0 {
+		return errMalformed
+	}
+	return nil
+}
+
+func putU32(b []byte, v uint32) []byte { return binary.LittleEndian.AppendUint32(b, v) }
+func putU64(b []byte, v uint64) []byte { return binary.LittleEndian.AppendUint64(b, v) }
+
+func putBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func putString(b []byte, s string) []byte {
+	return append(putU32(b, uint32(len(s))), s...)
+}
+
+func putStrings(b []byte, ss []string) []byte {
+	b = putU32(b, uint32(len(ss)))
+	for _, s := range ss {
+		b = putString(b, s)
+	}
+	return b
+}
+
+// decoder takes a message apart. After the first failure every value is zero.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) fail() { d.bad, d.b = true, nil }
+
+func (d *decoder) take(n int) []byte {
+	if n > len(d.b) {
+		d.fail()
+		return nil
+	}
+	v := d.b[:n]
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) u8() byte {
+	if v := d.take(1); v != nil {
+		return v[0]
+	}
+	return 0
+}
+
+func (d *decoder) u32() uint32 {
+	if v := d.take(4); v != nil {
+		return binary.LittleEndian.Uint32(v)
+	}
+	return 0
+}
+
+func (d *decoder) u64() uint64 {
+	if v := d.take(8); v != nil {
+		return binary.LittleEndian.Uint64(v)
+	}
+	return 0
+}
+
+// bool accepts the two values that encode makes, so that a message has one form.
+func (d *decoder) bool() bool {
+	v := d.u8()
+	if v > 1 {
+		d.fail()
+	}
+	return v == 1
+}
+
+// count reads the length of a list whose elements take at least size bytes each, so
+// that no length can make room for more than the message holds.
+func (d *decoder) count(most, size int) int {
+	n := d.u32()
+	if n > uint32(most) || int(n) > len(d.b)/size {
+		d.fail()
+		return 0
+	}
+	return int(n)
+}
+
+func (d *decoder) string() string {
+	n := d.u32()
+	if uint64(n) > uint64(len(d.b)) {
+		d.fail()
+		return ""
+	}
+	return string(d.take(int(n)))
+}
+
+func (d *decoder) strings() []string {
+	n := d.count(maxStrings, 4)
+	if n == 0 {
+		return nil
+	}
+	ss := make([]string, 0, n)
+	for range n {
+		ss = append(ss, d.string())
+	}
+	return ss
+}
