@@ -24,7 +24,7 @@ func Pair() (ours, theirs *os.File, err error) {
 	}
 	// Only our end is polled; init blocks in its reads.
 	if err := unix.SetNonblock(fds[0], true); err != nil {
-		packet.CloseAll(fds)
+		packet.CloseAll(fds[:])
 		return nil, nil, os.NewSyscallError("fcntl", err)
 	}
 	return os.NewFile(uintptr(fds[0]), "init"), os.NewFile(uintptr(fds[1]), "runner"), nil
