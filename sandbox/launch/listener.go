@@ -1,0 +1,89 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Listener accepts connections of one uid, and of root.
+type Listener struct {
+	*net.UnixListener
+	uid uint32
+}
+
+// Listen makes the runner's socket at path, mode 0600, for the daemon's uid. A dead
+// socket in its place is replaced; a living one is an error. The caller closes the Listener.
+func Listen(path string, uid uint32) (*Listener, error) {
+	if err := removeDead(path); err != nil {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, fmt.Errorf("listen %s: %w", path, err)
+	}
+	// Until here the mode is the umask's. Whoever connects in that moment still has to pass Accept.
+	err = os.Chmod(path, 0o600)
+	if err == nil && uid != uint32(os.Geteuid()) {
+		err = os.Chown(path, int(uid), -1)
+	}
+	if err != nil {
+		l.Close()
+		return nil, fmt.Errorf("listen %s: %w", path, err)
+	}
+	return &Listener{l, uid}, nil
+}
+
+func removeDead(path string) error {
+	st, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	if st.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("listen %s: exists and is no socket", path)
+	}
+	if conn, err := net.Dial("unixpacket", path); err == nil {
+		conn.Close()
+		return fmt.Errorf("listen %s: another runner listens there", path)
+	}
+	return os.Remove(path)
+}
+
+// Accept returns the next connection from a peer that may speak to the runner. Others
+// are closed without a word (R152 in spirit: the kernel's word for the peer, never the peer's).
+func (l *Listener) Accept() (*net.UnixConn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		uid, err := peer(conn)
+		if err == nil && (uid == l.uid || uid == 0) {
+			return conn, nil
+		}
+		conn.Close()
+	}
+}
+
+// peer returns the uid that the kernel recorded when the peer connected.
+func peer(conn *net.UnixConn) (uint32, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	cerr := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err := errors.Join(cerr, err); err != nil {
+		return 0, err
+	}
+	return cred.Uid, nil
+}

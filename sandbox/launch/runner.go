@@ -1,0 +1,385 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+
+	"github.com/stockade-dev/stockade/internal/packet"
+	"github.com/stockade-dev/stockade/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+// Runner is the daemon's end of the connection. Its methods may be called from many
+// goroutines. Errors are *sandbox.Error, with CodeGone once the runner is gone, or
+// the error of a ctx that ended first. What a call started may then exist all the same: the
+// caller closes, or kills, what it no longer wants.
+type Runner struct {
+	socket *packet.Conn
+	host   sandbox.Host
+	gone   chan struct{}
+
+	mu    sync.Mutex
+	last  uint64           // call number given out last
+	calls map[uint64]*call // unanswered, or started and not exited; nil once gone
+}
+
+// call is one request, and for a start the life of the execution.
+type call struct {
+	answer chan answer         // capacity 1
+	parts  []message           // of a collect, so far
+	exited chan sandbox.Result // of a start; capacity 1
+}
+
+// message is what a body says and the descriptors that came with it.
+type message struct {
+	body []byte
+	fds  []int
+}
+
+type answer struct {
+	messages []message
+	err      error
+}
+
+func (a answer) discard() {
+	for _, m := range a.messages {
+		packet.CloseAll(m.fds)
+	}
+}
+
+// Dial connects to the runner that listens at path. The caller closes the Runner;
+// the runner then ends every session.
+func Dial(ctx context.Context, path string) (*Runner, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unixpacket", path)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeGone, "connect: %v", err)
+	}
+	return newRunner(ctx, conn.(*net.UnixConn))
+}
+
+func newRunner(ctx context.Context, conn *net.UnixConn) (*Runner, error) {
+	socket, err := packet.NewConn(conn)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("runner socket: %w", err)
+	}
+	r := &Runner{socket: socket, gone: make(chan struct{}), calls: map[uint64]*call{}}
+	go r.receive()
+	var hello helloReply
+	if err := r.do(ctx, kindHello, helloCall{version}, &hello); err != nil {
+		r.Disconnect()
+		return nil, err
+	}
+	if hello.Version != version {
+		r.Disconnect()
+		return nil, sandbox.Errorf(sandbox.CodeGone, "the runner speaks version %d, this daemon %d", hello.Version, version)
+	}
+	r.host = hello.Host
+	return r, nil
+}
+
+// Host returns what the runner found out about the machine.
+func (r *Runner) Host() sandbox.Host { return r.host }
+
+// Resolve says, path by path and in order, what host paths lead to under the caller's identity.
+func (r *Runner) Resolve(ctx context.Context, caller sandbox.Caller, paths []string) ([]Resolved, error) {
+	var out []Resolved
+	if err := r.do(ctx, kindResolve, resolveCall{caller, paths}, &out); err != nil {
+		return nil, err
+	}
+	if len(out) != len(paths) {
+		return nil, sandbox.Errorf(sandbox.CodeInternal, "%d answers for %d paths", len(out), len(paths))
+	}
+	return out, nil
+}
+
+// Open builds a session.
+func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
+	var e sandbox.Enforced
+	err := r.do(ctx, kindOpen, spec, &e)
+	return e, err
+}
+
+// Start starts a command. stdin stays the caller's; nil is an empty one. The caller
+// closes both streams of the Process.
+func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File) (*sandbox.Process, error) {
+	c := newCall()
+	id, err := r.register(c)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := r.exchange(ctx, id, c, kindStart, e, stdin)
+	if err != nil {
+		return nil, err
+	}
+	fds := messages[0].fds
+	if len(fds) != 2 {
+		packet.CloseAll(fds)
+		r.forget(id, c)
+		return nil, sandbox.Errorf(sandbox.CodeInternal, "%d streams for a start", len(fds))
+	}
+	return &sandbox.Process{
+		Stdout: stream(fds[0], "stdout"),
+		Stderr: stream(fds[1], "stderr"),
+		Done:   c.exited,
+	}, nil
+}
+
+// stream returns the read end of a pipe, polled, so that Close ends a Read.
+func stream(fd int, name string) *os.File {
+	// A pipe can always be made non-blocking; were it not, reads would block a thread, and work.
+	_ = unix.SetNonblock(fd, true)
+	return os.NewFile(uintptr(fd), name)
+}
+
+// Signal signals an execution, or with exec "" every execution of the session.
+func (r *Runner) Signal(ctx context.Context, session, exec string, sig int) error {
+	return r.do(ctx, kindSignal, target{session, exec, sig}, &none{})
+}
+
+// Kill kills the whole tree of an execution, or with exec "" of every execution.
+func (r *Runner) Kill(ctx context.Context, session, exec string) error {
+	return r.do(ctx, kindKill, target{Session: session, Exec: exec}, &none{})
+}
+
+// Collect opens regular files of the session. The caller closes them.
+func (r *Runner) Collect(ctx context.Context, session string, paths []string) ([]sandbox.Artifact, error) {
+	c := newCall()
+	id, err := r.register(c)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := r.exchange(ctx, id, c, kindCollect, collectCall{session, paths}, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer r.forget(id, c)
+	var out []sandbox.Artifact
+	for i, m := range messages {
+		got, err := unpack(m)
+		out = append(out, got...)
+		if err != nil {
+			answer{messages: messages[i+1:]}.discard()
+			for _, a := range out {
+				a.File.Close() // of a nil *os.File: an error, and nothing else
+			}
+			return nil, sandbox.Errorf(sandbox.CodeInternal, "collect: %v", err)
+		}
+	}
+	return out, nil
+}
+
+// unpack joins artifacts and descriptors. Descriptors that no artifact claims are closed.
+func unpack(m message) ([]sandbox.Artifact, error) {
+	var list []artifact
+	if err := decode(m.body, &list); err != nil {
+		packet.CloseAll(m.fds)
+		return nil, err
+	}
+	fds := m.fds
+	out := make([]sandbox.Artifact, len(list))
+	for i, a := range list {
+		out[i] = sandbox.Artifact{Path: a.Path, Size: a.Size, Mode: a.Mode, Err: a.Err}
+		if a.HasFile && len(fds) > 0 {
+			out[i].File = os.NewFile(uintptr(fds[0]), a.Path)
+			fds = fds[1:]
+		} else if a.HasFile {
+			return out, errMalformed
+		}
+	}
+	packet.CloseAll(fds)
+	return out, nil
+}
+
+// Close destroys a session.
+func (r *Runner) Close(ctx context.Context, session string) (sandbox.Usage, error) {
+	var u sandbox.Usage
+	err := r.do(ctx, kindClose, target{Session: session}, &u)
+	return u, err
+}
+
+// Done is closed when the runner is gone: every pending call has failed, and every
+// Process.Done is closed.
+func (r *Runner) Done() <-chan struct{} { return r.gone }
+
+// Disconnect ends the connection, and waits until every waiter has been told.
+func (r *Runner) Disconnect() error {
+	err := r.socket.Close()
+	<-r.gone
+	return err
+}
+
+// do makes a call whose answer is one body.
+func (r *Runner) do(ctx context.Context, k kind, body, into any) error {
+	c := newCall()
+	id, err := r.register(c)
+	if err != nil {
+		return err
+	}
+	messages, err := r.exchange(ctx, id, c, k, body, nil)
+	if err != nil {
+		return err
+	}
+	defer answer{messages: messages}.discard() // no descriptor is expected
+	r.forget(id, c)
+	if err := decode(messages[0].body, into); err != nil {
+		return sandbox.Errorf(sandbox.CodeInternal, "%v", err)
+	}
+	return nil
+}
+
+func newCall() *call {
+	return &call{answer: make(chan answer, 1), exited: make(chan sandbox.Result, 1)}
+}
+
+var errGone = &sandbox.Error{Code: sandbox.CodeGone, Msg: "the connection to the runner is closed"}
+
+func (r *Runner) register(c *call) (uint64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calls == nil {
+		return 0, errGone
+	}
+	r.last++
+	r.calls[r.last] = c
+	return r.last, nil
+}
+
+// forget drops a call, and closes the descriptors that came for it meanwhile.
+func (r *Runner) forget(id uint64, c *call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.calls, id)
+	answer{messages: c.parts}.discard()
+	c.parts = nil
+	select {
+	case a := <-c.answer:
+		a.discard()
+	default:
+	}
+}
+
+// exchange sends a call and waits for its answer. On an error the call is forgotten.
+func (r *Runner) exchange(ctx context.Context, id uint64, c *call, k kind, body any, file *os.File) ([]message, error) {
+	if err := r.send(k, id, body, file); err != nil {
+		r.forget(id, c)
+		return nil, err
+	}
+	select {
+	case a := <-c.answer:
+		if a.err != nil {
+			r.forget(id, c)
+		}
+		return a.messages, a.err
+	case <-ctx.Done():
+		r.forget(id, c)
+		// If this fails the connection is lost, which cancels too.
+		_ = r.send(kindCancel, id, none{}, nil)
+		return nil, ctx.Err()
+	}
+}
+
+func (r *Runner) send(k kind, id uint64, body any, file *os.File) error {
+	msg, err := encode(k, id, body)
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeInternal, "%v", err)
+	}
+	var fds []int
+	if file != nil {
+		fds = []int{int(file.Fd())}
+	}
+	err = r.socket.Send(msg, fds...)
+	runtime.KeepAlive(file)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET), errors.Is(err, net.ErrClosed):
+		return errGone
+	}
+	return sandbox.Errorf(sandbox.CodeInternal, "send to the runner: %v", err)
+}
+
+// receive hands out what the runner says, until it says no more.
+func (r *Runner) receive() {
+	for {
+		msg, fds, err := r.socket.Receive()
+		if err != nil {
+			break
+		}
+		if r.dispatch(msg, fds) != nil {
+			break
+		}
+	}
+	r.socket.Close()
+	r.mu.Lock()
+	calls := r.calls
+	r.calls = nil
+	for _, c := range calls {
+		answer{messages: c.parts}.discard()
+		c.parts = nil
+		c.settle(answer{err: errGone})
+		close(c.exited)
+	}
+	r.mu.Unlock()
+	close(r.gone)
+}
+
+// dispatch delivers one message; it owns fds. A message that cannot be understood ends the connection.
+func (r *Runner) dispatch(msg []byte, fds []int) error {
+	k, id, body, err := split(msg)
+	if err != nil {
+		packet.CloseAll(fds)
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.calls[id]
+	if c == nil { // the caller has left
+		packet.CloseAll(fds)
+		return nil
+	}
+	m := message{bytes.Clone(body), fds} // the receive buffer is about to be reused
+	switch k {
+	case kindPart:
+		c.parts = append(c.parts, m)
+	case kindReply:
+		c.settle(answer{messages: append(c.parts, m)})
+		c.parts = nil
+	case kindFailure:
+		e := new(sandbox.Error)
+		answer{messages: append(c.parts, m)}.discard()
+		c.parts = nil
+		if err := decode(body, e); err != nil {
+			return err
+		}
+		c.settle(answer{err: e})
+	case kindExited:
+		packet.CloseAll(fds)
+		var res sandbox.Result
+		if err := decode(body, &res); err != nil {
+			return err
+		}
+		delete(r.calls, id)
+		c.exited <- res
+		close(c.exited)
+	default:
+		packet.CloseAll(fds)
+		return errMalformed
+	}
+	return nil
+}
+
+// settle delivers the first answer; a second one is dropped.
+func (c *call) settle(a answer) {
+	select {
+	case c.answer <- a:
+	default:
+		a.discard()
+	}
+}

@@ -1,0 +1,321 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+
+	"github.com/stockade-dev/stockade/internal/packet"
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
+// What one connection may have in progress. The runner reads no further until one
+// ends, so that a daemon gone wild costs the runner a bounded amount of memory.
+const (
+	maxCalls = 1024
+	maxLarge = 8 // of those, with a body beyond packet.Inline
+)
+
+// Serve answers one daemon until the connection is lost or ctx ends, then waits for every
+// call to return and calls h.Disconnected. It closes conn. A daemon that leaves is no error.
+func Serve(ctx context.Context, conn *net.UnixConn, h Handler) error {
+	defer h.Disconnected()
+	socket, err := packet.NewConn(conn)
+	if err != nil {
+		conn.Close()
+		return fmt.Errorf("daemon socket: %w", err)
+	}
+	s := &server{
+		socket:  socket,
+		handler: h,
+		slots:   make(chan struct{}, maxCalls),
+		large:   make(chan struct{}, maxLarge),
+		cancels: map[uint64]context.CancelFunc{},
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() { socket.Close() })
+	defer stop()
+	err = s.receive(ctx)
+	socket.Close()
+	cancel()
+	s.calls.Wait()
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+type server struct {
+	socket  *packet.Conn
+	handler Handler
+	greeted bool
+	calls   sync.WaitGroup
+	slots   chan struct{}
+	large   chan struct{}
+
+	mu      sync.Mutex
+	cancels map[uint64]context.CancelFunc // of calls in progress
+}
+
+// operation serves one call and answers it. It owns fds.
+type operation func(s *server, ctx context.Context, id uint64, body []byte, fds []int) error
+
+// operations says what serves a call of each kind.
+var operations = map[kind]operation{
+	kindResolve: simple(func(h Handler, ctx context.Context, c resolveCall) ([]Resolved, error) {
+		return h.Resolve(ctx, c.Caller, c.Paths)
+	}),
+	kindOpen: simple(Handler.Open),
+	kindSignal: simple(func(h Handler, ctx context.Context, t target) (none, error) {
+		return none{}, h.Signal(ctx, t.Session, t.Exec, t.Signal)
+	}),
+	kindKill: simple(func(h Handler, ctx context.Context, t target) (none, error) {
+		return none{}, h.Kill(ctx, t.Session, t.Exec)
+	}),
+	kindClose: simple(func(h Handler, ctx context.Context, t target) (sandbox.Usage, error) {
+		return h.Close(ctx, t.Session)
+	}),
+	kindStart:   (*server).start,
+	kindCollect: (*server).collect,
+}
+
+// simple is an operation with one body each way and no descriptor.
+func simple[Call, Reply any](do func(Handler, context.Context, Call) (Reply, error)) operation {
+	return func(s *server, ctx context.Context, id uint64, body []byte, fds []int) error {
+		packet.CloseAll(fds)
+		var c Call
+		if err := decode(body, &c); err != nil {
+			return s.fail(id, sandbox.Errorf(sandbox.CodeInvalidSpec, "%v", err))
+		}
+		r, err := do(s.handler, ctx, c)
+		if err != nil {
+			return s.fail(id, err)
+		}
+		return s.reply(kindReply, id, r)
+	}
+}
+
+// receive starts a goroutine for every call.
+func (s *server) receive(ctx context.Context) error {
+	for {
+		msg, fds, err := s.socket.Receive()
+		if err != nil {
+			return err
+		}
+		if err := s.dispatch(ctx, msg, fds); err != nil {
+			return err
+		}
+	}
+}
+
+// dispatch owns fds. An error ends the connection.
+func (s *server) dispatch(ctx context.Context, msg []byte, fds []int) error {
+	k, id, body, err := split(msg)
+	if err != nil {
+		packet.CloseAll(fds)
+		return err
+	}
+	switch {
+	case !s.greeted:
+		packet.CloseAll(fds)
+		return s.hello(k, id, body)
+	case k == kindCancel:
+		packet.CloseAll(fds)
+		s.cancel(id)
+		return nil
+	case operations[k] == nil:
+		packet.CloseAll(fds)
+		return errMalformed
+	}
+	ctx, release, ok := s.begin(ctx, id, len(msg) > packet.Inline)
+	if !ok {
+		packet.CloseAll(fds)
+		return errMalformed
+	}
+	body = append([]byte(nil), body...) // the receive buffer is about to be reused
+	s.calls.Go(func() {
+		defer release()
+		if operations[k](s, ctx, id, body, fds) != nil {
+			// An answer that cannot be sent would leave its caller waiting for ever.
+			s.socket.Close()
+		}
+	})
+	return nil
+}
+
+func (s *server) hello(k kind, id uint64, body []byte) error {
+	var c helloCall
+	if k != kindHello || decode(body, &c) != nil {
+		return errMalformed
+	}
+	if c.Version != version {
+		return s.fail(id, sandbox.Errorf(sandbox.CodeGone, "the daemon speaks version %d, this runner %d", c.Version, version))
+	}
+	s.greeted = true
+	return s.reply(kindReply, id, helloReply{version, s.handler.Host()})
+}
+
+// begin waits for a slot. It refuses a number that is in use: answers would be mistaken.
+func (s *server) begin(ctx context.Context, id uint64, large bool) (_ context.Context, release func(), ok bool) {
+	s.slots <- struct{}{}
+	if large {
+		s.large <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s.mu.Lock()
+	_, taken := s.cancels[id]
+	if !taken {
+		s.cancels[id] = cancel
+	}
+	s.mu.Unlock()
+	release = func() {
+		s.mu.Lock()
+		delete(s.cancels, id)
+		s.mu.Unlock()
+		cancel()
+		if large {
+			<-s.large
+		}
+		<-s.slots
+	}
+	if taken {
+		cancel()
+	}
+	return ctx, release, !taken
+}
+
+func (s *server) cancel(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cancel := s.cancels[id]; cancel != nil {
+		cancel()
+	}
+}
+
+// start serves kindStart.
+func (s *server) start(ctx context.Context, id uint64, body []byte, fds []int) error {
+	var e sandbox.Exec
+	err := decode(body, &e)
+	if err == nil && len(fds) > 1 {
+		err = errMalformed
+	}
+	if err != nil {
+		packet.CloseAll(fds)
+		return s.fail(id, sandbox.Errorf(sandbox.CodeInvalidSpec, "%v", err))
+	}
+	var stdin *os.File
+	if len(fds) == 1 {
+		stdin = os.NewFile(uintptr(fds[0]), "stdin")
+	}
+	x := &exit{report: func(r sandbox.Result) {
+		// If this fails the connection is lost, and every session with it.
+		_ = s.reply(kindExited, id, r)
+	}}
+	stdout, stderr, err := s.handler.Start(ctx, e, stdin, x.exited)
+	if err != nil {
+		return s.fail(id, err)
+	}
+	defer stdout.Close()
+	defer stderr.Close()
+	if err := s.reply(kindReply, id, none{}, stdout, stderr); err != nil {
+		return err
+	}
+	x.replied()
+	return nil
+}
+
+// exit holds a result back until the start that it belongs to has been answered.
+type exit struct {
+	report func(sandbox.Result)
+
+	mu       sync.Mutex
+	answered bool
+	early    *sandbox.Result
+}
+
+func (x *exit) exited(r sandbox.Result) {
+	x.mu.Lock()
+	answered := x.answered
+	if !answered {
+		x.early = &r
+	}
+	x.mu.Unlock()
+	if answered {
+		x.report(r)
+	}
+}
+
+func (x *exit) replied() {
+	x.mu.Lock()
+	x.answered = true
+	early := x.early
+	x.mu.Unlock()
+	if early != nil {
+		x.report(*early)
+	}
+}
+
+// collect serves kindCollect: as many messages as the descriptors need.
+func (s *server) collect(ctx context.Context, id uint64, body []byte, fds []int) error {
+	packet.CloseAll(fds)
+	var c collectCall
+	if err := decode(body, &c); err != nil {
+		return s.fail(id, sandbox.Errorf(sandbox.CodeInvalidSpec, "%v", err))
+	}
+	found, err := s.handler.Collect(ctx, c.Session, c.Paths)
+	defer func() {
+		for _, a := range found {
+			a.File.Close()
+		}
+	}()
+	if err != nil {
+		return s.fail(id, err)
+	}
+	rest := found
+	for len(rest) > packet.Descriptors {
+		if err := s.artifacts(kindPart, id, rest[:packet.Descriptors]); err != nil {
+			return err
+		}
+		rest = rest[packet.Descriptors:]
+	}
+	return s.artifacts(kindReply, id, rest)
+}
+
+func (s *server) artifacts(k kind, id uint64, list []sandbox.Artifact) error {
+	out := make([]artifact, len(list))
+	var files []*os.File
+	for i, a := range list {
+		out[i] = artifact{a.Path, a.Size, a.Mode, a.Err, a.File != nil}
+		if a.File != nil {
+			files = append(files, a.File)
+		}
+	}
+	return s.reply(k, id, out, files...)
+}
+
+func (s *server) fail(id uint64, err error) error {
+	var e *sandbox.Error
+	if !errors.As(err, &e) {
+		e = sandbox.Errorf(sandbox.CodeInternal, "%v", err)
+	}
+	return s.reply(kindFailure, id, e)
+}
+
+func (s *server) reply(k kind, id uint64, body any, files ...*os.File) error {
+	msg, err := encode(k, id, body)
+	if err != nil {
+		return err
+	}
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	err = s.socket.Send(msg, fds...)
+	runtime.KeepAlive(files)
+	return err
+}

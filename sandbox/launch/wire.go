@@ -1,0 +1,128 @@
+package launch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
+// Daemon and runner talk over a SOCK_SEQPACKET unix socket. The daemon calls; every
+// message carries the number of the call that it belongs to.
+//
+//	daemon                                             runner
+//	  │  hello 1 {version}                               │  first; anything else ends the connection
+//	  ├─────────────────────────────────────────────────▶│
+//	  │◀─────────────────────────── reply 1 {version, host}
+//	  │                                                  │
+//	  │  resolve, open, signal, kill, close n {…}        │  any number at a time
+//	  ├─────────────────────────────────────────────────▶│
+//	  │◀───────────────────────── reply n {…} │ failure n {code, msg}
+//	  │                                                  │
+//	  │  start n {exec} [+ stdin]                        │
+//	  ├─────────────────────────────────────────────────▶│
+//	  │◀──────────────────────── reply n + stdout, stderr │ failure n
+//	  │◀─────────────────────────────── exited n {result} ┤  once for each reply, after it
+//	  │                                                  │
+//	  │  collect n {session, paths}                      │
+//	  ├─────────────────────────────────────────────────▶│
+//	  │◀──────────────────────── part n {…} + descriptors ┤  as many as the files need
+//	  │◀──────────────────────── reply n {…} + descriptors┤
+//	  │                                                  │
+//	  │  cancel n                                        │  the caller has left; n is answered all the same
+//	  ├─────────────────────────────────────────────────▶│
+//	  ╳  end of file, either way                         │  the runner ends every session
+//
+// A message is one byte of kind, the call (u64, little-endian), and a JSON body. Bodies that
+// do not fit into the socket travel in a sealed memfd (package packet).
+const (
+	kindHello   kind = 1 + iota // daemon to runner
+	kindResolve                 //
+	kindOpen                    //
+	kindStart                   //
+	kindSignal                  //
+	kindKill                    //
+	kindCollect                 //
+	kindClose                   //
+	kindCancel                  //
+	kindReply                   // runner to daemon
+	kindFailure                 //
+	kindPart                    //
+	kindExited                  //
+)
+
+type kind byte
+
+// version changes with every change of a message.
+const version = 1
+
+// The bodies that are not nouns of package sandbox.
+type (
+	helloCall  struct{ Version int }
+	helloReply struct {
+		Version int
+		Host    sandbox.Host
+	}
+	resolveCall struct {
+		Caller sandbox.Caller
+		Paths  []string
+	}
+	target struct { // of a signal, a kill or a close
+		Session, Exec string
+		Signal        int
+	}
+	collectCall struct {
+		Session string
+		Paths   []string
+	}
+	// artifact is a sandbox.Artifact without its file. Artifacts with HasFile take the
+	// descriptors of their message in order.
+	artifact struct {
+		Path    string
+		Size    int64
+		Mode    uint32
+		Err     string
+		HasFile bool
+	}
+	none struct{}
+)
+
+var errMalformed = errors.New("launch: malformed message")
+
+// options say how bodies are written and read: both ends are built together, so
+// whatever one does not know is an error.
+var options = json.JoinOptions(
+	json.RejectUnknownMembers(true),
+	jsonv1.FormatDurationAsNano(true), // time.Duration has no form of its own in JSON
+)
+
+// encode returns a message.
+func encode(k kind, call uint64, body any) ([]byte, error) {
+	b := bytes.NewBuffer(make([]byte, 0, 1024))
+	b.WriteByte(byte(k))
+	b.Write(binary.LittleEndian.AppendUint64(nil, call))
+	if err := json.MarshalWrite(b, body, options); err != nil {
+		return nil, fmt.Errorf("launch: encode: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// split takes a message apart. The body aliases msg.
+func split(msg []byte) (k kind, call uint64, body []byte, err error) {
+	if len(msg) < 9 {
+		return 0, 0, nil, errMalformed
+	}
+	return kind(msg[0]), binary.LittleEndian.Uint64(msg[1:9]), msg[9:], nil
+}
+
+// decode reads a body.
+func decode(body []byte, into any) error {
+	if err := json.Unmarshal(body, into, options); err != nil {
+		return fmt.Errorf("launch: decode: %w", err)
+	}
+	return nil
+}
