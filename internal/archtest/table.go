@@ -31,8 +31,8 @@ type Row struct {
 // the nouns to the commands; no row names one that follows it.
 var Table = []Row{
 	// What crosses a boundary: data only.
-	{"supervisor/api", nil, []string{jsonexp}},
 	{"sandbox", nil, nil},
+	{"supervisor/api", []string{"sandbox"}, []string{jsonexp}},
 
 	// Tools without knowledge of what they serve.
 	{"internal/cleanup", nil, nil},
@@ -49,7 +49,7 @@ var Table = []Row{
 	{"sandbox/guest", []string{"sandbox"}, []string{unix}},
 	{"sandbox/launch", []string{"sandbox", "internal/cleanup"}, []string{unix, jsonexp}},
 	{"sandbox/seccomp", []string{"sandbox"}, []string{libseccomp, runc, unix}},
-	
+
 	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, unix}},
 	{"sandbox/host", []string{"sandbox", "sandbox/cgroup"}, []string{unix}},
 	{"sandbox/runc", []string{"sandbox", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/cgroup", "sandbox/host", "internal/cleanup"},

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// Exit statuses of our own. They stay clear of what shells and programs use most
+// (1, 2, 125 to 127, and 128 and more for signals); 124 is what timeout(1) uses.
+const (
+	exitDenied      = 120
+	exitUnavailable = 121
+	exitUsage       = 122
+	exitDiffers     = 123
+	exitTimeout     = 124
+	exitSignal      = 128 // plus the number of the signal
+)
+
+const exitHelp = `Exit status of run and exec:
+  0-255  the command's own
+  120    denied: policy or a ceiling said no; the reasons are on stderr
+  121    the supervisor could not carry it out or cannot be reached
+  122    the command line is wrong
+  123    --twice: the two runs gave different outputs
+  124    the command ran out of time and was killed
+  128+n  signal n ended the command; 137 with a message when memory ran out
+The other commands use 0, 120, 121 and 122; receipts verify uses 1 for a record
+that does not verify. A receipt (--json, --receipt) tells them apart beyond doubt.`
+
+// exitError ends the program with a status. A nil cause is silent.
+type exitError struct {
+	status int
+	cause  error
+}
+
+func (e *exitError) Error() string {
+	if e.cause == nil {
+		return fmt.Sprintf("exit status %d", e.status)
+	}
+	return e.cause.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.cause }
+
+func usage(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// report writes what a person should know about err and returns the exit status.
+func (c *cli) report(err error) int {
+	if err == nil {
+		return 0
+	}
+	exit, ok := errors.AsType[*exitError](err)
+	if !ok {
+		exit = &exitError{exitUnavailable, err}
+		if strings.HasPrefix(err.Error(), "unknown command") {
+			exit.status = exitUsage
+		}
+	}
+	if exit.cause != nil {
+		c.say("%v", exit.cause)
+	}
+	if _, ok := errors.AsType[*net.OpError](err); ok {
+		c.say("no supervisor answers at %s: start one with stockaded --socket %[1]s, or name another with --socket", c.socket)
+	}
+	return exit.status
+}
+
+// say writes one of our own lines to stderr. What it quotes may come from a sandbox:
+// control characters must not reach a terminal.
+func (c *cli) say(format string, args ...any) {
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\t", "  ")
+	for line := range strings.SplitSeq(text, "\n") {
+		if line != "" {
+			fmt.Fprintf(c.stderr, "stockade: %s\n", printable(line))
+		}
+	}
+}
+
+// settled turns the settlement of an operation into an error: nil when it took place.
+// Warnings and clamps are told in every case.
+func (c *cli) settled(r *api.Receipt) error {
+	for _, w := range r.Warn {
+		c.say("warning: %s", w)
+	}
+	for _, l := range r.Clamped {
+		c.say("clamped: %s: asked %d, got %d (%s)", l.Field, l.Requested, l.Effective, l.Source)
+	}
+	switch r.Outcome {
+	case api.OutcomeOK:
+		return nil
+	case api.OutcomeDenied:
+		return &exitError{exitDenied, errors.New(denial(r))}
+	}
+	return &exitError{exitUnavailable, fmt.Errorf("%s: %s: %s", r.Op, r.ErrorCode, r.ErrorMessage)}
+}
+
+// denial is a refusal with its reasons, one per line.
+func denial(r *api.Receipt) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s denied", r.Op)
+	if len(r.Deny) == 0 {
+		fmt.Fprintf(&b, ": %s: %s", r.ErrorCode, r.ErrorMessage)
+	}
+	for _, d := range r.Deny {
+		fmt.Fprintf(&b, "\n  %s", d.Code)
+		if d.Subject != "" {
+			fmt.Fprintf(&b, "  %s", d.Subject)
+		}
+		if d.Message != "" {
+			fmt.Fprintf(&b, "  %s", d.Message)
+		}
+	}
+	fmt.Fprintf(&b, "\n  receipt %s", r.IntentID)
+	return b.String()
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+func TestSize(t *testing.T) {
+	rows := []struct {
+		in   string
+		want int64 // 0: refused
+	}{
+		{"512M", 512 << 20}, {"512MiB", 512 << 20}, {"1.5G", 3 << 29}, {"4096", 4096}, {"1k", 1024},
+		{"", 0}, {"0", 0}, {"-1", 0}, {"-1M", 0}, {"M", 0}, {"12Q", 0}, {"1e400", 0}, {"NaN", 0},
+	}
+	for _, row := range rows {
+		got, err := size(row.in)
+		if (err == nil) != (row.want > 0) || err == nil && got != row.want {
+			t.Errorf("size(%q) = %d, %v; want %d", row.in, got, err, row.want)
+		}
+	}
+}
+
+func TestCPUs(t *testing.T) {
+	rows := []struct {
+		in   string
+		want int64 // 0: refused
+	}{
+		{"1", 1000}, {"0.5", 500}, {"2.25", 2250}, {"0.001", 1},
+		{"", 0}, {"0", 0}, {"-1", 0}, {"NaN", 0}, {"Inf", 0}, {"1e300", 0}, {"0.0001", 0},
+	}
+	for _, row := range rows {
+		got, err := cpus(row.in)
+		if (err == nil) != (row.want > 0) || err == nil && got != row.want {
+			t.Errorf("cpus(%q) = %d, %v; want %d", row.in, got, err, row.want)
+		}
+	}
+}
+
+// Relative host paths are relative to the caller, not to the supervisor.
+func TestMount(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := []struct {
+		in   string
+		want api.Mount // zero: refused
+	}{
+		{"/a:/b:rw", api.Mount{HostPath: "/a", GuestPath: "/b", Mode: "rw"}},
+		{"/a:/b", api.Mount{HostPath: "/a", GuestPath: "/b", Mode: "ro"}},
+		{"/a", api.Mount{HostPath: "/a", GuestPath: "/a", Mode: "ro"}},
+		{"/a::rw", api.Mount{HostPath: "/a", GuestPath: "/a", Mode: "rw"}},
+		{".:/b:rw", api.Mount{HostPath: here, GuestPath: "/b", Mode: "rw"}},
+		{"sub/../x:/b", api.Mount{HostPath: filepath.Join(here, "x"), GuestPath: "/b", Mode: "ro"}},
+		{"", api.Mount{}}, {":/b", api.Mount{}}, {"/a:/b:rwx", api.Mount{}}, {"/a:/b:rw:x", api.Mount{}},
+	}
+	for _, row := range rows {
+		got, err := mount(row.in)
+		if (err == nil) != (row.want != api.Mount{}) || got != row.want && err == nil {
+			t.Errorf("mount(%q) = %+v, %v; want %+v", row.in, got, err, row.want)
+		}
+	}
+}
+
+func TestRoot(t *testing.T) {
+	rows := []struct {
+		in   string
+		want api.Root
+		ok   bool
+	}{
+		{"", api.Root{}, true},
+		{"host", api.Root{Host: &struct{}{}}, true},
+		{"dir:/r", api.Root{Dir: &api.RootDir{Path: "/r"}}, true},
+		{"paths:/usr,/lib64", api.Root{Paths: &api.RootPaths{Paths: []string{"/usr", "/lib64"}}}, true},
+		{"dir:", api.Root{}, false}, {"paths:", api.Root{}, false}, {"oci:x", api.Root{}, false}, {"hosts", api.Root{}, false},
+	}
+	for _, row := range rows {
+		got, err := root(row.in)
+		if (err == nil) != row.ok || row.ok && cmp.Diff(row.want, got) != "" {
+			t.Errorf("root(%q) = %+v, %v; want %+v", row.in, got, err, row.want)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("OURS", "value")
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("canary\n\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := environment([]string{"A=1", "B=", "OURS", "NOT_SET_ANYWHERE", "C=x=y"}, []string{"S=" + secret})
+	want := map[string]api.EnvValue{"A": {Text: "1"}, "B": {}, "OURS": {Text: "value"}, "C": {Text: "x=y"}, "S": {Text: "canary\n", Secret: true}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v, %s", err, diff)
+	}
+	for _, bad := range [][2][]string{{{"=1"}, nil}, {{""}, nil}, {nil, {"S"}}, {nil, {"=f"}}, {nil, {"S=/does/not/exist"}}} {
+		if _, err := environment(bad[0], bad[1]); err == nil {
+			t.Errorf("environment(%q): accepted", bad)
+		}
+	}
+}
+
+func TestArtifacts(t *testing.T) {
+	got, err := artifacts([]string{"/tmp/a", "/tmp/b:out/b"}, "dir")
+	want := []artifact{{"/tmp/a", "dir/a"}, {"/tmp/b", "out/b"}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(artifact{})); err != nil || diff != "" {
+		t.Errorf("%v, %s", err, diff)
+	}
+	for _, bad := range [][]string{{""}, {":x"}, {"/a:"}, {"/a/f", "/b/f"}} {
+		if _, err := artifacts(bad, "."); err == nil {
+			t.Errorf("artifacts(%q): accepted", bad)
+		}
+	}
+}
+
+// Each wrong command line is refused with its own status before anything is sent: there is
+// no supervisor here to send it to.
+func TestUsage(t *testing.T) {
+	rows := [][]string{
+		{"frob"}, {"--frob"}, {"run"}, {"run", "--"}, {"run", "--frob", "--", "true"},
+		{"run", "--memory", "lots", "--", "true"}, {"run", "--pids", "-1", "--", "true"},
+		{"run", "--twice", "--", "true"}, {"run", "--mount", "/a:/b:x", "--", "true"},
+		{"run", "--timeout", "-1s", "--", "true"}, {"run", "--root", "oci:x", "--", "true"},
+		{"exec"}, {"exec", "s"}, {"signal", "s"}, {"signal", "s", "NOSUCH"}, {"close"}, {"show"}, {"ls", "x"},
+		{"blob", "put"}, {"blob", "get"}, {"receipts", "show"}, {"receipts", "verify"},
+	}
+	for _, args := range rows {
+		var stderr strings.Builder
+		c := &cli{stdin: strings.NewReader(""), stdout: io.Discard, stderr: &stderr}
+		status := c.run(t.Context(), append([]string{"--socket", "/nonexistent/socket"}, args...))
+		if status != exitUsage || !strings.HasPrefix(stderr.String(), "stockade: ") {
+			t.Errorf("stockade %s: status %d, stderr %q", strings.Join(args, " "), status, stderr.String())
+		}
+	}
+}
+
+func TestEveryCommandHasAnExample(t *testing.T) {
+	c := &cli{stdout: io.Discard, stderr: io.Discard}
+	for _, cmd := range c.root().Commands() {
+		for _, leaf := range append(cmd.Commands(), cmd) {
+			if leaf.Runnable() && leaf.Example == "" {
+				t.Errorf("%s has no example", leaf.CommandPath())
+			}
+		}
+	}
+}
+
+// The status of a settlement is the one that exit.go promises.
+func TestStatusOfReceipts(t *testing.T) {
+	exec := func(x api.ExecResult) *api.Receipt {
+		return &api.Receipt{Op: api.OpExec, Outcome: api.OutcomeOK, Payload: api.Payload{Exec: &x}}
+	}
+	rows := []struct {
+		name string
+		in   *api.Receipt
+		want int
+	}{
+		{"ok", exec(api.ExecResult{Status: "ok"}), 0},
+		{"exit code", exec(api.ExecResult{Status: "ok", ExitCode: 7}), 7},
+		{"signal", exec(api.ExecResult{Status: "signaled", ExitCode: -1, Signal: "KILL"}), 137},
+		{"timeout", exec(api.ExecResult{Status: "timeout", ExitCode: -1, Signal: "KILL"}), exitTimeout},
+		{"no exit code", exec(api.ExecResult{Status: "error", ExitCode: -1, ErrorCode: "wait_failed"}), exitUnavailable},
+		{"denied", &api.Receipt{Op: api.OpExec, Outcome: api.OutcomeDenied, Deny: []api.Deny{{Code: "argv_limit_exceeded"}}}, exitDenied},
+		{"faulted", &api.Receipt{Op: api.OpExec, Outcome: api.OutcomeFaulted, ErrorCode: "spawn_failed"}, exitUnavailable},
+	}
+	for _, row := range rows {
+		c := &cli{stdout: io.Discard, stderr: io.Discard}
+		err := c.ended(row.in)
+		got := 0
+		if err != nil {
+			got = c.report(err)
+		}
+		if got != row.want {
+			t.Errorf("%s: status %d, want %d (%v)", row.name, got, row.want, err)
+		}
+	}
+}
+
+func TestOurLinesCannotDriveATerminal(t *testing.T) {
+	var stderr strings.Builder
+	c := &cli{stderr: &stderr}
+	c.report(&exitError{1, errors.New("name \x1b[2J\x07\u009b1m evil\r")})
+	if strings.ContainsAny(stderr.String(), "\x1b\x07\u009b\r") {
+		t.Errorf("control characters reach the terminal: %q", stderr.String())
+	}
+}

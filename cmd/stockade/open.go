@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (c *cli) openCommand() *cobra.Command {
+	var f sessionFlags
+	cmd := &cobra.Command{
+		Use:   "open [flags]",
+		Short: "Open a session and print its id",
+		Example: `  stockade open --profile workspace --mount .:/work:rw --workdir /work
+  stockade open --memory 512M --cpus 1 --pids 64 --ttl 30m --label job=42
+  stockade open --json | jq .payload.open.enforced`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.open(cmd.Context(), &f) },
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (c *cli) open(ctx context.Context, f *sessionFlags) error {
+	ask, err := f.request()
+	if err != nil {
+		return err
+	}
+	r, err := c.client().Open(ctx, *ask)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		if err := document(c.stdout, r); err != nil {
+			return err
+		}
+		return c.settled(r)
+	}
+	if err := c.settled(r); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.stdout, r.SessionID)
+	return err
+}

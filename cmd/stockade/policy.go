@@ -1,0 +1,54 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// policyCommand hands over to stockaded, so that the policy engine is linked once and
+// what is checked is what will decide.
+func (c *cli) policyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "policy COMMAND…",
+		Short: "Write, check, test and question policy (init, check, test, eval, why)",
+		Long: `policy executes stockaded policy with the same arguments. stockaded is looked for
+beside this program and then in PATH.`,
+		Example: `  stockade policy init my-policy
+  stockade policy check my-policy
+  stockade policy test my-policy
+  stockade policy why INTENT_ID`,
+		DisableFlagParsing: true,
+		RunE:               func(_ *cobra.Command, args []string) error { return c.policy(args) },
+	}
+}
+
+func (c *cli) policy(args []string) error {
+	program, err := daemon()
+	if err != nil {
+		return err
+	}
+	err = syscall.Exec(program, append([]string{program, "policy"}, args...), os.Environ())
+	return fmt.Errorf("execute %s: %w", program, err)
+}
+
+// daemon finds stockaded: beside us first, because what was built together belongs
+// together.
+func daemon() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), "stockaded")
+		if _, err := os.Stat(beside); err == nil {
+			return beside, nil
+		}
+	}
+	path, err := exec.LookPath("stockaded")
+	if err != nil {
+		return "", errors.New("stockaded is neither beside this program nor in PATH")
+	}
+	return path, nil
+}

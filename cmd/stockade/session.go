@@ -1,0 +1,201 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// sessionFlags describe the session that open and run ask for. What is not said is
+// left to policy.
+type sessionFlags struct {
+	profile  string
+	root     string
+	mounts   []string
+	env      []string
+	secrets  []string
+	labels   []string
+	workdir  string
+	hostname string
+	network  string
+	memory   string
+	cpus     string
+	pids     int64
+	ttl      time.Duration
+}
+
+func (f *sessionFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.profile, "profile", "", "profile of the policy library, such as workspace or hermetic (default: policy chooses)")
+	flags.StringVar(&f.root, "root", "", "root file system: host, dir:PATH or paths:PATH,PATH…")
+	flags.StringArrayVar(&f.mounts, "mount", nil, "host path to mount, SRC[:DST[:ro|rw]]; read-only unless rw is said (repeatable)")
+	flags.StringVar(&f.workdir, "workdir", "", "directory inside in which commands start")
+	flags.StringArrayVar(&f.env, "env", nil, "K=V, or K to hand on our own value (repeatable)")
+	flags.StringArrayVar(&f.secrets, "secret", nil, "K=FILE: the content of FILE, without its last newline, reaches the command as K and appears in no record (repeatable)")
+	flags.StringVar(&f.network, "network", "", "network mode (none)")
+	flags.StringVar(&f.hostname, "hostname", "", "host name inside")
+	flags.StringVar(&f.memory, "memory", "", "memory ceiling, such as 512M; swap is always 0")
+	flags.StringVar(&f.cpus, "cpus", "", "CPU ceiling, such as 1 or 0.5")
+	flags.Int64Var(&f.pids, "pids", 0, "ceiling on processes and threads")
+	flags.DurationVar(&f.ttl, "ttl", 0, "time after which the session ends by itself, such as 30m")
+	flags.StringArrayVar(&f.labels, "label", nil, "K=V, shown to policy and in lists (repeatable)")
+}
+
+// request is the flags as the document that is sent.
+func (f *sessionFlags) request() (*api.SessionOpen, error) {
+	local := &api.Local{Workdir: f.workdir, Hostname: f.hostname, NetworkMode: f.network}
+	ask := &api.SessionOpen{Profile: f.profile, SessionTTLNS: int64(f.ttl), Target: api.Target{Local: local}}
+	var err error
+	if local.Root, err = root(f.root); err != nil {
+		return nil, err
+	}
+	for _, s := range f.mounts {
+		m, err := mount(s)
+		if err != nil {
+			return nil, err
+		}
+		local.Mounts = append(local.Mounts, m)
+	}
+	if local.Env, err = environment(f.env, f.secrets); err != nil {
+		return nil, err
+	}
+	if ask.Labels, err = labels(f.labels); err != nil {
+		return nil, err
+	}
+	if ask.Limits, err = limits(f.memory, f.cpus, f.pids); err != nil {
+		return nil, err
+	}
+	return ask, nil
+}
+
+// root reads host, dir:PATH or paths:PATH,PATH.
+func root(s string) (api.Root, error) {
+	kind, rest, _ := strings.Cut(s, ":")
+	switch {
+	case s == "":
+		return api.Root{}, nil
+	case s == "host":
+		return api.Root{Host: &struct{}{}}, nil
+	case kind == "dir" && rest != "":
+		path, err := filepath.Abs(rest)
+		return api.Root{Dir: &api.RootDir{Path: path}}, err
+	case kind == "paths" && rest != "":
+		var paths []string
+		for p := range strings.SplitSeq(rest, ",") {
+			path, err := filepath.Abs(p)
+			if err != nil {
+				return api.Root{}, err
+			}
+			paths = append(paths, path)
+		}
+		return api.Root{Paths: &api.RootPaths{Paths: paths}}, nil
+	}
+	return api.Root{}, usage("--root %q: want host, dir:PATH or paths:PATH,PATH…", s)
+}
+
+// mount reads SRC[:DST[:ro|rw]]. A relative source is relative to us, not to the
+// supervisor; a missing destination is the same place inside.
+func mount(s string) (api.Mount, error) {
+	fields := strings.Split(s, ":")
+	if len(fields) > 3 || fields[0] == "" {
+		return api.Mount{}, usage("--mount %q: want SRC[:DST[:ro|rw]]", s)
+	}
+	source, err := filepath.Abs(fields[0])
+	if err != nil {
+		return api.Mount{}, err
+	}
+	m := api.Mount{HostPath: source, GuestPath: source, Mode: "ro"}
+	if len(fields) > 1 && fields[1] != "" {
+		m.GuestPath = fields[1]
+	}
+	if len(fields) > 2 {
+		m.Mode = fields[2]
+	}
+	if m.Mode != "ro" && m.Mode != "rw" {
+		return api.Mount{}, usage("--mount %q: mode is ro or rw", s)
+	}
+	return m, nil
+}
+
+// environment reads K=V, K (our own value) and secrets K=FILE.
+func environment(plain, secret []string) (map[string]api.EnvValue, error) {
+	env := map[string]api.EnvValue{}
+	for _, s := range plain {
+		k, v, given := strings.Cut(s, "=")
+		if k == "" {
+			return nil, usage("--env %q: want K=V or K", s)
+		}
+		if !given {
+			var set bool
+			if v, set = os.LookupEnv(k); !set {
+				continue
+			}
+		}
+		env[k] = api.EnvValue{Text: v}
+	}
+	for _, s := range secret {
+		k, file, _ := strings.Cut(s, "=")
+		if k == "" || file == "" {
+			return nil, usage("--secret %q: want K=FILE", s)
+		}
+		value, err := os.ReadFile(file)
+		if err != nil {
+			return nil, usage("--secret %s: %v", k, err)
+		}
+		env[k] = api.EnvValue{Text: strings.TrimSuffix(string(value), "\n"), Secret: true}
+	}
+	return env, nil
+}
+
+func labels(list []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, s := range list {
+		k, v, ok := strings.Cut(s, "=")
+		if !ok || k == "" {
+			return nil, usage("--label %q: want K=V", s)
+		}
+		out[k] = v
+	}
+	return out, nil
+}
+
+func limits(memory, cpu string, pids int64) (l api.Limits, err error) {
+	if memory != "" {
+		if l.MemoryBytes, err = size(memory); err != nil {
+			return l, usage("--memory: %v", err)
+		}
+	}
+	if cpu != "" {
+		if l.CPUMillis, err = cpus(cpu); err != nil {
+			return l, usage("--cpus: %v", err)
+		}
+	}
+	if pids < 0 {
+		return l, usage("--pids %d: want a positive number", pids)
+	}
+	l.PIDs = pids
+	return l, nil
+}
+
+// sessions completes session ids from what the supervisor shows us.
+func (c *cli) sessions(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	list, err := c.client().Sessions(cmd.Context(), api.Read{})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var ids []string
+	for _, s := range list {
+		ids = append(ids, fmt.Sprintf("%s\t%s %s", s.SessionID, s.State, pairs(s.Labels)))
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}

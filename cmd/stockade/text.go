@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/docker/go-units"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// document writes v as one indented JSON document.
+func document(w io.Writer, v any) error {
+	b, err := json.Marshal(v, json.Deterministic(true), jsontext.WithIndent("  "))
+	if err != nil {
+		return fmt.Errorf("encode %T: %w", v, err)
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}
+
+// table writes rows in columns.
+func table(w io.Writer, rows [][]string) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = printable(cell)
+		}
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	}
+	return tw.Flush()
+}
+
+// printable replaces what a terminal would act on. Names, labels and messages may have been
+// chosen inside a sandbox.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// pairs formats a map as k=v,k=v in order of the keys.
+func pairs(m map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, k+"="+m[k])
+	}
+	return strings.Join(out, ",")
+}
+
+// size reads a number of bytes: 512M, 1.5GiB, 1048576. Units are powers of two.
+func size(s string) (int64, error) {
+	n, err := units.RAMInBytes(s)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("size %q: want a positive number of bytes such as 512M", s)
+	}
+	return n, nil
+}
+
+// cpus reads a number of CPUs and gives thousandths: 1, 0.5, 2.25.
+func cpus(s string) (int64, error) {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(f >= 0.001 && f <= 1<<20) {
+		return 0, fmt.Errorf("cpus %q: want a number of CPUs such as 1 or 0.5", s)
+	}
+	return int64(f*1000 + 0.5), nil
+}
+
+func amount(n int64) string { return units.BytesSize(float64(n)) }
+
+// span is a length of time to three digits.
+func span(ns int64) string {
+	d := time.Duration(ns)
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d >= unit {
+			return d.Round(unit / 100).String()
+		}
+	}
+	return d.String()
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal makes a terminal, the controlling one of a session of ours, and sends it the
+// request: with its own terminal a process needs no privilege to push input.
+func terminal(request uint) error {
+	runtime.LockOSThread()
+	if _, err := unix.Setsid(); err != nil && err != unix.EPERM {
+		return err
+	}
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("ptmx: %w", err)
+	}
+	defer unix.Close(master)
+	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
+		return fmt.Errorf("unlock: %w", err)
+	}
+	slave, err := unix.IoctlRetInt(master, unix.TIOCGPTPEER) // the argument 0 opens it for reading
+	if err != nil {
+		return fmt.Errorf("peer: %w", err)
+	}
+	defer unix.Close(slave)
+	if err := unix.IoctlSetInt(slave, unix.TIOCSCTTY, 0); err != nil {
+		return fmt.Errorf("ctty: %w", err)
+	}
+	b := [2]byte{6, 0} // for TIOCLINUX: a harmless query
+	return raw(unix.SYS_IOCTL, uintptr(slave), uintptr(request), uintptr(unsafe.Pointer(&b[0])))
+}
+
+func keyctl([]string) (string, error) {
+	_, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_PROCESS_KEYRING, true)
+	return "", err
+}
+
+func addKey([]string) (string, error) {
+	_, err := unix.AddKey("user", "probe", []byte("x"), unix.KEY_SPEC_PROCESS_KEYRING)
+	return "", err
+}
+
+func ioUring([]string) (string, error) {
+	var params [120]byte // struct io_uring_params
+	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params[0])), 0)
+	if errno != 0 {
+		return "", errno
+	}
+	return "", unix.Close(int(fd))
+}
+
+func bpf([]string) (string, error) {
+	attr := struct{ kind, key, value, entries, flags uint32 }{2, 4, 4, 1, 0} // an array of one
+	fd, _, errno := unix.Syscall(unix.SYS_BPF, 0, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	if errno != 0 {
+		return "", errno
+	}
+	return "", unix.Close(int(fd))
+}
+
+func perf([]string) (string, error) {
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{}))}
+	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return "", err
+	}
+	return "", unix.Close(fd)
+}
+
+func userfaultfd([]string) (string, error) {
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|1, 0, 0) // 1: UFFD_USER_MODE_ONLY
+	if errno != 0 {
+		return "", errno
+	}
+	return "", unix.Close(int(fd))
+}
+
+func syslog([]string) (string, error) {
+	_, err := unix.Klogctl(10, nil) // SYSLOG_ACTION_SIZE_BUFFER
+	return "", err
+}
+
+func nameToHandle(args []string) (string, error) {
+	_, _, err := unix.NameToHandleAt(unix.AT_FDCWD, args[0], 0)
+	return "", err
+}
+
+// families are address families that a session has no use for.
+var families = map[string][2]int{
+	"vsock": {unix.AF_VSOCK, unix.SOCK_STREAM}, "packet": {unix.AF_PACKET, unix.SOCK_RAW}, "alg": {unix.AF_ALG, unix.SOCK_SEQPACKET},
+	"xdp": {unix.AF_XDP, unix.SOCK_RAW}, "raw": {unix.AF_INET, unix.SOCK_RAW}, "netlink": {unix.AF_NETLINK, unix.SOCK_RAW},
+	"key": {unix.AF_KEY, unix.SOCK_RAW}, "inet": {unix.AF_INET, unix.SOCK_STREAM},
+}
+
+func socket(args []string) (string, error) {
+	f := families[args[0]]
+	proto := 0
+	if args[0] == "raw" {
+		proto = unix.IPPROTO_ICMP
+	}
+	if args[0] == "netlink" {
+		proto = unix.NETLINK_NETFILTER
+	}
+	fd, err := unix.Socket(f[0], f[1]|unix.SOCK_CLOEXEC, proto)
+	if err != nil {
+		return "", err
+	}
+	return "", unix.Close(fd)
+}
+
+func connectTCP(args []string) (string, error) { return connect("tcp", args[0]) }
+
+func connectAbstract(args []string) (string, error) { return connect("unix", "@"+args[0]) }
+
+func connectPath(args []string) (string, error) { return connect("unix", args[0]) }
+
+func connect(network, address string) (string, error) {
+	c, err := net.Dial(network, address)
+	if err != nil {
+		return "", err
+	}
+	return "", c.Close()
+}
+
+// shm looks for a segment of shared memory by its key.
+func shm(args []string) (string, error) {
+	return "", raw(unix.SYS_SHMGET, uintptr(number(args[0])), 0, 0)
+}
+
+// descriptors lists what we were born with. The one that lists is not counted.
+func descriptors([]string) (string, error) {
+	dir, err := unix.Open("/proc/self/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	f := os.NewFile(uintptr(dir), "fd")
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return "", err
+	}
+	var out []string
+	for _, n := range names {
+		target, err := os.Readlink("/proc/self/fd/" + n)
+		// The runtime of Go makes these two for itself, after we were born.
+		if err != nil || number(n) == dir || target == "anon_inode:[eventpoll]" || target == "anon_inode:[eventfd]" {
+			continue
+		}
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return strings.Join(out, " "), nil
+}
+
+func environ([]string) (string, error) {
+	var names []string
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " "), nil
+}
+
+// processes counts the processes that /proc shows and that are neither init, nor we, nor
+// our threads.
+func processes([]string) (string, error) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return "", err
+	}
+	others := 0
+	for _, d := range dirs {
+		if pid := number(filepath.Base(d)); pid != 1 && pid != os.Getpid() {
+			others++
+		}
+	}
+	return fmt.Sprintf("%d others", others), nil
+}
+
+func interfaces([]string) (string, error) {
+	list, err := net.Interfaces()
+	if err != nil {
+		return "", err
+	}
+	var out []string
+	for _, i := range list {
+		out = append(out, i.Name)
+	}
+	return strings.Join(out, " "), nil
+}
+
+// writable walks a tree of the kernel's and names the files that open for writing. Nothing
+// is written.
+func writable(args []string) (string, error) {
+	var out []string
+	err := filepath.WalkDir(args[0], func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && open(path, unix.O_WRONLY) == nil {
+			out = append(out, path)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	if len(out) == 0 {
+		return "none", nil
+	}
+	return strings.Join(out, " "), nil
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+func ptrace(args []string) (string, error) {
+	runtime.LockOSThread() // the tracer is a thread
+	pid := number(args[0])
+	if err := unix.PtraceSeize(pid); err != nil {
+		return "", err
+	}
+	return "", nil // detached by our end
+}
+
+func prlimit(args []string) (string, error) {
+	var old unix.Rlimit
+	if err := unix.Prlimit(number(args[0]), unix.RLIMIT_NOFILE, nil, &old); err != nil {
+		return "", err
+	}
+	return "", unix.Prlimit(number(args[0]), unix.RLIMIT_NOFILE, &old, nil)
+}
+
+// setrlimit raises the hard limit of open files.
+func setrlimit([]string) (string, error) {
+	var lim unix.Rlimit
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &lim); err != nil {
+		return "", err
+	}
+	lim.Max++
+	return "", unix.Prlimit(0, unix.RLIMIT_NOFILE, &lim, nil)
+}
+
+func vmRead(args []string) (string, error) {
+	buf := make([]byte, 1)
+	local := []unix.Iovec{{Base: &buf[0], Len: 1}}
+	remote := []unix.RemoteIovec{{Base: uintptr(0x400000), Len: 1}} // where our static binaries are linked
+	_, err := unix.ProcessVMReadv(number(args[0]), local, remote, 0)
+	if errors.Is(err, unix.EFAULT) {
+		return "", nil // past the permission check
+	}
+	return "", err
+}
+
+func pidfdGet(args []string) (string, error) {
+	pidfd, err := unix.PidfdOpen(number(args[0]), 0)
+	if err != nil {
+		return "", err
+	}
+	fd, err := unix.PidfdGetfd(pidfd, 0, 0)
+	if err != nil {
+		return "", err
+	}
+	return "", unix.Close(fd)
+}
+
+// flags are the namespaces by name.
+var flags = map[string]uintptr{
+	"user": unix.CLONE_NEWUSER, "mnt": unix.CLONE_NEWNS, "pid": unix.CLONE_NEWPID, "net": unix.CLONE_NEWNET,
+	"ipc": unix.CLONE_NEWIPC, "uts": unix.CLONE_NEWUTS, "cgroup": unix.CLONE_NEWCGROUP, "time": unix.CLONE_NEWTIME,
+}
+
+// child runs one system call in a process of its own with a single thread: several namespaces
+// refuse a caller that has more, and ours has. The child only makes raw system calls,
+// as it may, and its exit status is the error.
+//
+//go:norace
+func child(nr, a, b uintptr) error {
+	pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	if pid == 0 {
+		_, _, errno = unix.RawSyscall(nr, a, b, 0)
+		for {
+			unix.RawSyscall(unix.SYS_EXIT_GROUP, uintptr(errno), 0, 0)
+		}
+	}
+	return reaped(int(pid))
+}
+
+// reaped waits for a child whose exit status is an errno.
+func reaped(pid int) error {
+	var ws unix.WaitStatus
+	if _, err := unix.Wait4(pid, &ws, unix.WALL, nil); err != nil {
+		return err
+	}
+	if ws.Signaled() {
+		return errors.New("signal " + ws.Signal().String())
+	}
+	if n := ws.ExitStatus(); n != 0 {
+		return syscall.Errno(n)
+	}
+	return nil
+}
+
+func unshare(args []string) (string, error) { return "", child(unix.SYS_UNSHARE, flags[args[0]], 0) }
+
+// setns enters a namespace that we are in already, which takes the same right.
+func setns(args []string) (string, error) {
+	fd, err := unix.Open("/proc/self/ns/"+args[0], unix.O_RDONLY, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	return "", child(unix.SYS_SETNS, uintptr(fd), flags[args[0]])
+}
+
+//go:norace
+func clone(args []string) (string, error) {
+	flag := flags[args[0]]
+	pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD)|flag, 0, 0, 0, 0, 0)
+	if errno != 0 {
+		return "", errno
+	}
+	if pid == 0 {
+		for {
+			unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+	}
+	return "", reaped(int(pid))
+}
+
+// cloneArgs is struct clone_args of the kernel, version 2.
+type cloneArgs struct {
+	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+}
+
+func clone3(args []string) (string, error) {
+	return "", clone3With(&cloneArgs{flags: uint64(flags[args[0]]), exitSignal: uint64(unix.SIGCHLD)})
+}
+
+//go:norace
+func clone3With(ca *cloneArgs) error {
+	pid, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(ca)), unsafe.Sizeof(*ca), 0)
+	if errno != 0 {
+		return errno
+	}
+	if pid == 0 {
+		for {
+			unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+	}
+	return reaped(int(pid))
+}
+
+// cloneIntoCgroup is born into the group that a directory is.
+func cloneIntoCgroup(args []string) (string, error) {
+	fd, err := unix.Open(args[0], unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	return "", clone3With(&cloneArgs{flags: unix.CLONE_INTO_CGROUP, exitSignal: uint64(unix.SIGCHLD), cgroup: uint64(fd)})
+}
+
+func mountTmpfs(args []string) (string, error) {
+	return "", unix.Mount("none", args[0], "tmpfs", 0, "")
+}
+
+func pivotRoot(args []string) (string, error) {
+	if err := os.Chdir(args[0]); err != nil {
+		return "", err
+	}
+	return "", unix.PivotRoot(".", ".")
+}
+
+func fsopen([]string) (string, error) {
+	fd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return "", err
+	}
+	return "", unix.Close(fd)
+}
+
+func openTree(args []string) (string, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, args[0], unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return "", err
+	}
+	return "", unix.Close(fd)
+}
+
+// mountSetattr takes the read-only flag off a mount.
+func mountSetattr(args []string) (string, error) {
+	return "", unix.MountSetattr(unix.AT_FDCWD, args[0], 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
+}
