@@ -1,0 +1,586 @@
+package cgroup_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/cgroup"
+)
+
+// A test that needs a process re-runs this binary as one.
+func TestMain(m *testing.M) {
+	if role := os.Getenv("CGROUP_TEST_ROLE"); role != "" {
+		if err := roles[role](); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+var roles = map[string]func() error{
+	// wait lives until its standard input ends.
+	"wait": func() error {
+		fmt.Println("ready")
+		io.Copy(io.Discard, os.Stdin)
+		return nil
+	},
+	// where prints its unified group, as its cgroup namespace shows it.
+	"where": func() error {
+		data, err := os.ReadFile("/proc/self/cgroup")
+		_, unified, _ := strings.Cut(string(data), "0::")
+		fmt.Print(unified)
+		return err
+	},
+	// eat touches memory without end, once told to.
+	"eat": func() error {
+		fmt.Println("ready")
+		io.Copy(io.Discard, os.Stdin)
+		var kept [][]byte
+		for {
+			b := make([]byte, 1<<20)
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1
+			}
+			kept = append(kept, b)
+		}
+	},
+	// fork starts processes until it cannot, once told to.
+	"fork": func() error {
+		fmt.Println("ready")
+		io.Copy(io.Discard, os.Stdin)
+		for n := range 1000 {
+			// The parent stays small: only children add up.
+			pid, err := syscall.ForkExec("/bin/sleep", []string{"sleep", "60"}, nil)
+			if err != nil {
+				fmt.Println(n, err)
+				return nil
+			}
+			_ = pid
+		}
+		return errors.New("1000 processes")
+	},
+	// spawn clones a child into the group of descriptor 3.
+	"spawn": func() error {
+		cmd := role("where")
+		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: 3}
+		out, err := cmd.Output()
+		fmt.Print(string(out))
+		return err
+	},
+}
+
+func role(name string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "CGROUP_TEST_ROLE="+name, "GOMAXPROCS=1")
+	return cmd
+}
+
+var limits = sandbox.Limits{MemoryBytes: 64 << 20, CPUMillis: 1500, PIDs: 32, Files: 64}
+
+// R014 R053 R086 C18: every ceiling that was asked for is in force before a process is in,
+// and what the kernel holds is what the evidence says.
+func TestCreateReadsBack(t *testing.T) {
+	tree := open(t)
+	s := create(t, tree, "s1", sandbox.Limits{MemoryBytes: 64<<20 + 5, CPUMillis: 1500, PIDs: 32, Files: 64})
+	got, swap, err := s.Limits()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (sandbox.Limits{MemoryBytes: 64 << 20, CPUMillis: 1500, PIDs: 32}); got != want || swap != 0 {
+		t.Errorf("got %+v and %d bytes of swap, want %+v and none", got, swap, want)
+	}
+
+	// The evidence is the kernel's word, not ours: change what the kernel holds.
+	for controller, dir := range s.Paths() {
+		if controller == "pids" || controller == "" && tree.Layout() == "v2" {
+			if err := os.WriteFile(dir+"/pids.max", []byte("1000"), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, _, err := s.Limits(); err == nil {
+		t.Error("a loosened ceiling reads back as in force")
+	}
+}
+
+// R015 T077: a step of the making that fails leaves nothing.
+func TestCreateFails(t *testing.T) {
+	tree := open(t)
+	if _, err := tree.Create("bad", sandbox.Limits{MemoryBytes: 64 << 20, CPUMillis: 0, PIDs: 1}); err == nil {
+		t.Fatal("a quota of nothing was accepted")
+	}
+	create(t, tree, "bad", limits) // the name is free
+
+	if _, err := tree.Create("bad", limits); !errors.Is(err, os.ErrExist) {
+		t.Errorf("the same name twice: %v", err)
+	}
+	for _, name := range []string{"", ".", "..", "a/b"} {
+		if _, err := tree.Create(name, limits); err == nil {
+			t.Errorf("%q was accepted", name)
+		}
+		if _, err := cgroup.Open(name, cgroup.Options{}); err == nil {
+			t.Errorf("instance %q was accepted", name)
+		}
+	}
+}
+
+// R241 T079 T022: a process that joins is in every hierarchy, dies with the session, and
+// leaves groups that can be removed.
+func TestJoinKillRemove(t *testing.T) {
+	tree := open(t)
+	s := create(t, tree, "s1", limits)
+	cmd, _ := start(t, "wait", nil)
+	if err := s.JoinRoot(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	for controller, dir := range s.Paths() {
+		if !member(t, dir, cmd.Process.Pid) {
+			t.Errorf("not in S of %q", controller)
+		}
+	}
+	if err := s.JoinInit(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if !member(t, s.Paths()[""]+"/init", cmd.Process.Pid) {
+		t.Error("not in S/init")
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := s.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Wait with a process alive: %v", err)
+	}
+	if err := s.KillExecutions(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("KillExecutions reached init: %v", err)
+	}
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	for range 2 { // removing twice is no error
+		if err := s.Remove(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for controller, dir := range s.Paths() {
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%q: %s is left", controller, dir)
+		}
+	}
+}
+
+// R027 R070 T099: an execution is born in its leaf; the leaf counts, kills, and tells when
+// it is empty.
+func TestLeaf(t *testing.T) {
+	tree := open(t)
+	s := create(t, tree, "s1", limits)
+	leaf, err := s.Leaf("e1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := leaf.FD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fd.Close()
+
+	var parent, self unix.Stat_t
+	if err := unix.Fstatat(int(fd.Fd()), "..", &parent, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Fstatat(int(fd.Fd()), ".", &self, 0); err != nil {
+		t.Fatal(err)
+	}
+	if parent.Ino != self.Ino {
+		t.Error("the descriptor walks up")
+	}
+
+	cmd, in := start(t, "wait", &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(fd.Fd())})
+	if !member(t, s.Paths()[""]+"/x/e1", cmd.Process.Pid) {
+		t.Error("not born in the leaf")
+	}
+	if empty, err := leaf.Empty(); empty || err != nil {
+		t.Errorf("with a process in: empty %v, %v", empty, err)
+	}
+
+	// The notice, not the first looks: it ends long after those.
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		in.Close()
+	}()
+	if err := leaf.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	if u, err := leaf.Usage(); err != nil || u.CPU <= 0 || u.CPU > 10*time.Second {
+		t.Errorf("usage %+v, %v", u, err)
+	}
+	if err := leaf.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if err := leaf.Wait(t.Context()); err != nil {
+		t.Errorf("a leaf that is gone is empty: %v", err)
+	}
+	if err := leaf.Kill(); err != nil {
+		t.Errorf("a leaf that is gone has been killed: %v", err)
+	}
+
+	// A whole tree dies by one write.
+	leaf, err = s.Leaf("e2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd2, err := leaf.FD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fd2.Close()
+	sh := exec.Command("/bin/sh", "-c", "setsid sleep 60 & (trap '' TERM HUP; sleep 60 & sleep 60) & wait")
+	sh.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(fd2.Fd())}
+	if err := sh.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := leaf.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := leaf.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("empty %v after the kill", time.Since(began))
+	sh.Wait()
+	if err := leaf.Remove(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// R261, escapes: init clones executions from its own user namespace into leaves that it
+// owns, and into no others.
+func TestChownLetsInitClone(t *testing.T) {
+	tree := open(t)
+	const host = 200000
+	for _, row := range []struct {
+		name  string
+		chown bool
+	}{{"owned", true}, {"not owned", false}} {
+		t.Run(row.name, func(t *testing.T) {
+			s := create(t, tree, "chown", limits)
+			if row.chown {
+				if err := s.Chown(host, host); err != nil {
+					t.Fatal(err)
+				}
+			}
+			leaf, err := s.Leaf("e1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			fd, err := leaf.FD()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer fd.Close()
+			initFD, err := os.Open(s.Paths()[""] + "/init")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer initFD.Close()
+
+			cmd := role("spawn")
+			cmd.Path = testBinary(t)
+			cmd.ExtraFiles = []*os.File{fd}
+			cmd.SysProcAttr = &syscall.SysProcAttr{
+				Cloneflags:  syscall.CLONE_NEWUSER,
+				UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: host, Size: 10}},
+				GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: host, Size: 10}},
+				Credential:  &syscall.Credential{NoSetGroups: true}, // 0 inside, or it stays the host's root
+				UseCgroupFD: true,
+				CgroupFD:    int(initFD.Fd()),
+			}
+			out, err := cmd.CombinedOutput()
+			if row.chown && (err != nil || !strings.Contains(string(out), "/x/e1")) {
+				t.Errorf("could not clone into its leaf: %v: %s", err, out)
+			}
+			if !row.chown && (err == nil || !strings.Contains(string(out), "permission denied")) {
+				t.Errorf("cloned into a leaf that it does not own: %v: %s", err, out)
+			}
+			if err := s.Remove(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// T061: the memory ceiling kills inside, and is counted.
+func TestMemoryCeiling(t *testing.T) {
+	tree := open(t)
+	s := create(t, tree, "oom", limits)
+	cmd, in := start(t, "eat", nil)
+	if err := s.JoinRoot(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("ended by %v, not SIGKILL", err)
+	}
+	u, err := s.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.OOMKills != 1 || u.PeakMemory < limits.MemoryBytes*9/10 || u.PeakMemory > limits.MemoryBytes || u.CPU <= 0 {
+		t.Errorf("usage %+v", u)
+	}
+}
+
+// T059: the pids ceiling is the grant and init's own allowance.
+func TestPIDsCeiling(t *testing.T) {
+	tree := open(t)
+	s := create(t, tree, "pids", limits)
+	cmd, in := start(t, "fork", nil)
+	if err := s.JoinRoot(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	out := cmd.Stdout.(*lines)
+	in.Close()
+	n, msg, _ := strings.Cut(out.next(t), " ")
+	count, _ := strconv.Atoi(n)
+	if count < 16 || count >= int(limits.PIDs)+sandbox.InitPIDs || !strings.Contains(msg, "temporarily unavailable") {
+		t.Errorf("after %d processes: %s", count, msg)
+	}
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	if err := s.Remove(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// R242 T091: a starting runner finds what an earlier one left, wherever it stood, kills it
+// and removes it.
+func TestSweep(t *testing.T) {
+	needRoot(t)
+	instance := fmt.Sprintf("test-sweep-%d", os.Getpid())
+	elsewhere := fmt.Sprintf("/stockade-test-elsewhere-%d", os.Getpid())
+	var left []*exec.Cmd
+	for _, opts := range []cgroup.Options{{}, {Parent: elsewhere}} {
+		tree, err := cgroup.Open(instance, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := tree.Create("s1", limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd, _ := start(t, "wait", nil)
+		if err := s.JoinRoot(cmd.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.JoinInit(cmd.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+		half, _ := start(t, "wait", nil) // one that reached the v1 groups only
+		for controller, dir := range s.Paths() {
+			if controller != "" {
+				if err := os.WriteFile(dir+"/cgroup.procs", []byte(strconv.Itoa(half.Process.Pid)), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		left = append(left, cmd)
+		if tree.Layout() != "v2" {
+			left = append(left, half)
+		}
+	}
+
+	tree, err := cgroup.Open(instance, cgroup.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range left {
+		cmd.Wait()
+		if cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			t.Errorf("process %d: %v", cmd.Process.Pid, cmd.ProcessState)
+		}
+	}
+	if _, err := tree.Create("s1", limits); err != nil {
+		t.Errorf("the swept Tree is usable: %v", err)
+	}
+	if err := tree.Sweep(); err != nil {
+		t.Error(err)
+	}
+	if err := tree.Close(); err != nil {
+		t.Error(err)
+	}
+	nothingLeft(t, "stockade-"+instance)
+	for _, dir := range named(t, elsewhere[1:]) {
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// open makes a Tree of the test's own and sees that nothing of it is left.
+func open(t *testing.T) *cgroup.Tree {
+	t.Helper()
+	needRoot(t)
+	instance := fmt.Sprintf("test-%s-%d", strings.ToLower(t.Name()), os.Getpid())
+	tree, err := cgroup.Open(instance, cgroup.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tree.Sweep(); err != nil {
+			t.Error(err)
+		}
+		if err := tree.Close(); err != nil {
+			t.Error(err)
+		}
+		nothingLeft(t, "stockade-"+instance)
+	})
+	return tree
+}
+
+func create(t *testing.T, tree *cgroup.Tree, name string, l sandbox.Limits) *cgroup.Session {
+	t.Helper()
+	s, err := tree.Create(name, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// start runs a role up to its first line.
+func start(t *testing.T, name string, attr *syscall.SysProcAttr) (*exec.Cmd, io.Closer) {
+	t.Helper()
+	cmd := role(name)
+	cmd.SysProcAttr = attr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	out := &lines{File: w, r: bufio.NewReader(r)}
+	cmd.Stdout = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	cmd.Stdout = out // for the test to read; the process has its own
+	if line := out.next(t); line != "ready" {
+		t.Fatalf("%s: %s", name, line)
+	}
+	return cmd, in
+}
+
+type lines struct {
+	*os.File
+	r *bufio.Reader
+}
+
+func (l *lines) next(t *testing.T) string {
+	t.Helper()
+	line, err := l.r.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(line)
+}
+
+func member(t *testing.T, dir string, pid int) bool {
+	t.Helper()
+	data, err := os.ReadFile(dir + "/cgroup.procs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field := range strings.FieldsSeq(string(data)) {
+		if field == strconv.Itoa(pid) {
+			return true
+		}
+	}
+	return false
+}
+
+// testBinary is a copy that an unprivileged user can execute.
+func testBinary(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/tmp", "stockade-cgroup-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "test")
+	if err := os.WriteFile(file, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func nothingLeft(t *testing.T, name string) {
+	t.Helper()
+	for _, dir := range named(t, name) {
+		t.Errorf("%s is left", dir)
+	}
+}
+
+// named finds groups by name in every hierarchy.
+func named(t *testing.T, name string) []string {
+	t.Helper()
+	out, err := exec.Command("find", "/sys/fs/cgroup", "-type", "d", "-name", name).Output()
+	if err != nil {
+		t.Logf("find: %v", err) // a group of another test went meanwhile
+	}
+	return strings.Fields(string(out))
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("STOCKADE_NOSKIP") == "1" {
+		t.Fatal("needs root")
+	}
+	t.Skip("needs root")
+}

@@ -1,0 +1,241 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// controllers are those that every session is bounded by.
+var controllers = []string{"memory", "cpu", "pids"}
+
+// Hierarchies is how this host lays out what sessions need.
+type Hierarchies struct {
+	Layout  string            // "v1", "v2" or "hybrid"
+	Version map[string]string // controller to "v1" or "v2"
+	Missing []string          // controllers that neither offers
+
+	unified hierarchy
+	v1      []hierarchy
+	onV2    []string // controllers to be handed down in the unified hierarchy
+}
+
+// hierarchy is one mounted cgroup file system, as far as this process may use it.
+type hierarchy struct {
+	controller string // the one that it is used for; empty for the unified hierarchy
+	mount      string // where it is mounted
+	parent     string // group below which an instance stands, relative to mount; empty for its root
+}
+
+// Discover reads the layout and changes nothing.
+func Discover(opts Options) (Hierarchies, error) {
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return m.FSType != "cgroup" && m.FSType != "cgroup2", false
+	})
+	if err != nil {
+		return Hierarchies{}, fmt.Errorf("cgroup mounts: %w", err)
+	}
+	own, err := ownGroups()
+	if err != nil {
+		return Hierarchies{}, err
+	}
+
+	h := Hierarchies{Version: make(map[string]string)}
+	if h.unified, err = locate(mounts, own, "", opts); err != nil {
+		return Hierarchies{}, err
+	}
+	offered, err := h.unified.offered()
+	if err != nil {
+		return Hierarchies{}, err
+	}
+	for _, c := range controllers {
+		v1, err := locate(mounts, own, c, opts)
+		switch {
+		case err == nil:
+			h.v1 = append(h.v1, v1)
+			h.Version[c] = "v1"
+		case !errors.Is(err, errNoHierarchy):
+			return Hierarchies{}, err
+		case slices.Contains(offered, c):
+			h.onV2 = append(h.onV2, c)
+			h.Version[c] = "v2"
+		default:
+			h.Missing = append(h.Missing, c)
+		}
+	}
+	switch {
+	case len(h.v1) == 0:
+		h.Layout = "v2"
+	case opts.Unified != "":
+		h.Layout = "v1"
+	default:
+		h.Layout = "hybrid"
+	}
+	return h, nil
+}
+
+// offered are the controllers that the parent has, or would have: one that the operator
+// named need not exist yet.
+func (h hierarchy) offered() ([]string, error) {
+	for dir := h.parent; ; dir = path.Dir(dir) {
+		data, err := os.ReadFile(h.mount + dir + "/cgroup.controllers")
+		if err == nil {
+			return strings.Fields(string(data)), nil
+		}
+		if !errors.Is(err, os.ErrNotExist) || dir == "/" || dir == "" {
+			return nil, fmt.Errorf("unified cgroup hierarchy: %w", err)
+		}
+	}
+}
+
+// ownGroups is the group of this process per v1 controller, and under "" the unified one.
+func ownGroups() (map[string]string, error) {
+	data, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("own cgroup: %w", err)
+	}
+	own := make(map[string]string)
+	for line := range strings.Lines(string(data)) {
+		// id:controllers:group; the last may hold colons itself.
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(f) != 3 {
+			return nil, fmt.Errorf("own cgroup: line %q", line)
+		}
+		for c := range strings.SplitSeq(f[1], ",") {
+			own[c] = f[2]
+		}
+	}
+	return own, nil
+}
+
+var errNoHierarchy = errors.New("no such cgroup hierarchy")
+
+// locate finds where the hierarchy of a controller ("" for the unified one) is mounted,
+// and the group in it that may be built upon.
+func locate(mounts []*mountinfo.Info, own map[string]string, controller string, opts Options) (hierarchy, error) {
+	group, ok := own[controller]
+	if !ok {
+		return hierarchy{}, fmt.Errorf("controller %q: %w", controller, errNoHierarchy)
+	}
+	if opts.Parent != "" {
+		group = path.Clean("/" + opts.Parent)
+	} else if controller == "" && path.Base(group) == supervisor {
+		// We are below our group already: an earlier runner moved us, or systemd
+		// (DelegateSubgroup=) did.
+		group = path.Dir(group)
+	}
+	for _, m := range mounts {
+		if !serves(m, controller, opts.Unified) {
+			continue
+		}
+		// A mount in a container shows a part of the hierarchy, from Root down.
+		parent, err := filepath.Rel(m.Root, group)
+		if err != nil || parent == ".." || strings.HasPrefix(parent, "../") {
+			continue
+		}
+		h := hierarchy{controller: controller, mount: m.Mountpoint}
+		if parent != "." {
+			h.parent = "/" + parent
+		}
+		if controller != "" {
+			// containerd/cgroups looks for ROOT/<controller>. Where hierarchies are mounted
+			// together (cpu,cpuacct) that is a symbolic link beside the mount.
+			h.mount = filepath.Join(filepath.Dir(m.Mountpoint), controller)
+			if !isCgroup(h.mount) || !same(h.mount, m.Mountpoint) {
+				return hierarchy{}, fmt.Errorf("controller %s at %s: %s does not lead there", controller, m.Mountpoint, h.mount)
+			}
+		}
+		return h, nil
+	}
+	if controller == "" {
+		return hierarchy{}, fmt.Errorf("group %s of the unified hierarchy: not mounted here: %w", group, errNoHierarchy)
+	}
+	return hierarchy{}, fmt.Errorf("group %s of controller %s: not mounted here: %w", group, controller, errNoHierarchy)
+}
+
+// serves reports whether a mount shows the hierarchy of a controller.
+func serves(m *mountinfo.Info, controller, unified string) bool {
+	if controller == "" {
+		return m.FSType == "cgroup2" && (unified == "" || m.Mountpoint == unified)
+	}
+	return m.FSType == "cgroup" && slices.Contains(strings.Split(m.VFSOptions, ","), controller)
+}
+
+// isCgroup asks the file system, not the name: a stray directory beside the mounts must
+// not become a "controller" whose groups are ordinary files.
+func isCgroup(dir string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(dir, &fs) == nil && fs.Type == unix.CGROUP_SUPER_MAGIC
+}
+
+func same(a, b string) bool {
+	ai, aerr := os.Stat(a)
+	bi, berr := os.Stat(b)
+	return aerr == nil && berr == nil && os.SameFile(ai, bi)
+}
+
+// supervisor is where the runner and its companions live on v2: a group that hands
+// controllers to its children may hold no process itself.
+const supervisor = "supervisor"
+
+// delegate makes the group that we build upon hand our controllers down.
+func (h Hierarchies) delegate(opts Options) error {
+	parent := h.unified.mount + h.unified.parent
+	if opts.Parent != "" {
+		for _, x := range append([]hierarchy{h.unified}, h.v1...) {
+			if err := os.MkdirAll(x.mount+x.parent, 0o755); err != nil {
+				return fmt.Errorf("cgroup %s: %w", opts.Parent, err)
+			}
+		}
+		return enable(parent, h.onV2)
+	}
+	if len(h.onV2) == 0 {
+		return nil
+	}
+	if h.unified.parent != "" { // the root of the hierarchy may hold processes
+		if err := os.MkdirAll(parent+"/"+supervisor, 0o755); err != nil {
+			return fmt.Errorf("cgroup %s: %w", parent, err)
+		}
+		for _, pid := range append([]int{os.Getpid()}, opts.Companions...) {
+			if err := writeFile(parent+"/"+supervisor+"/cgroup.procs", strconv.Itoa(pid)); err != nil {
+				return fmt.Errorf("move process %d to cgroup %s/%s: %w", pid, parent, supervisor, err)
+			}
+		}
+	}
+	err := enable(parent, h.onV2)
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("%w: it holds processes of others; start the runner in a group of its own (systemd-run -p Delegate=yes) or name one", err)
+	}
+	return err
+}
+
+// enable hands controllers down to the children of a group of the unified hierarchy, as
+// far as that has not been done.
+func enable(dir string, want []string) error {
+	if len(want) == 0 {
+		return nil
+	}
+	file := dir + "/cgroup.subtree_control"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("cgroup controllers: %w", err)
+	}
+	have := strings.Fields(string(data))
+	for _, c := range want {
+		if slices.Contains(have, c) {
+			continue
+		}
+		if err := writeFile(file, "+"+c); err != nil {
+			return fmt.Errorf("enable cgroup controller %s below %s: %w", c, dir, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+// Package cgroup needs root; it is linked only into stockade-run. It builds, bounds,
+// measures, kills and removes the control groups of sessions, on cgroup v1, v2 and both.
+//
+//	S          session: ceilings of memory (no swap), cpu and pids; root of its cgroup namespace
+//	S/init     init
+//	S/x        every execution; one write kills them all and never init
+//	S/x/ID     one execution, born there with CLONE_INTO_CGROUP
+//
+// That tree stands in the unified hierarchy, which exists on hybrid hosts too: killing a
+// whole tree, the notice that it is empty, and CPU accounting work there without any
+// controller. A controller that the host keeps on v1 has a group S of its own, flat,
+// with the same processes in it.
+//
+// Promise: it writes to no group but the instance's own, the runner's own (on v2, to hand
+// controllers down) and the one that the operator named; what [Tree.Create] makes,
+// [Session.Remove] takes away in every hierarchy, and [Tree.Sweep] does when nobody did.
+//
+// Non-goals: ceilings of one execution, device rules, freezing, I/O ceilings.
+//
+// The controllers' files are written and read by containerd/cgroups; the unified tree is
+// plain files, of which that library knows too little and, enabling controllers upwards
+// from the mount point, writes too many.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/stockade-dev/stockade/internal/cleanup"
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
+// Options say where an instance's groups stand. The zero value suits a runner that has
+// been started in a group of its own.
+type Options struct {
+	Parent     string // group below which they stand, in every hierarchy, such as "/stockade.slice"; "" means the runner's own
+	Unified    string // where the runner mounted the unified hierarchy for itself; "" means where the host did
+	Companions []int  // processes beside the runner in its own group, such as the daemon that started it: on v2 they leave it together
+}
+
+// Tree is the groups of one instance in every hierarchy that matters.
+type Tree struct {
+	instance string
+	host     Hierarchies
+	unified  group
+	v1       []group // one per controller that the host keeps on v1
+	watch    *watcher
+}
+
+// group is one directory of a hierarchy, and the way to it below the mount point.
+type group struct {
+	hierarchy
+	rel string // "/stockade-I/S"; empty for the mount's own root
+}
+
+func (g group) dir() string             { return g.mount + g.rel }
+func (g group) child(name string) group { return group{g.hierarchy, g.rel + "/" + name} }
+func (g group) file(name string) string { return g.dir() + "/" + name }
+func (g group) mkdir() error            { return os.Mkdir(g.dir(), 0o755) }
+func (g group) write(file, v string) error {
+	return writeFile(g.file(file), v)
+}
+
+// Open finds the hierarchies and makes the instance's group in each. The caller closes
+// the Tree. One instance has one Tree at a time; the daemon's lock on its state sees to that.
+func Open(instance string, opts Options) (*Tree, error) {
+	if !plainName(instance) {
+		return nil, fmt.Errorf("cgroup instance %q: not a plain name", instance)
+	}
+	host, err := Discover(opts)
+	if err != nil {
+		return nil, err
+	}
+	if len(host.Missing) > 0 {
+		return nil, fmt.Errorf("cgroup controllers %s: in no hierarchy that this process can use", strings.Join(host.Missing, ", "))
+	}
+
+	t := &Tree{instance: instance, host: host}
+	var undo cleanup.Stack
+	defer undo.Run()
+	if err := host.delegate(opts); err != nil {
+		return nil, err
+	}
+	name := "stockade-" + instance
+	for _, h := range append([]hierarchy{host.unified}, host.v1...) {
+		g := group{h, h.parent}.child(name)
+		if err := os.MkdirAll(g.dir(), 0o755); err != nil {
+			return nil, fmt.Errorf("cgroup %s: %w", g.dir(), err)
+		}
+		undo.Add(func() { os.Remove(g.dir()) }) // fails, rightly, where an earlier runner left sessions
+		if h.controller == "" {
+			t.unified = g
+		} else {
+			t.v1 = append(t.v1, g)
+		}
+	}
+	if err := enable(t.unified.dir(), host.onV2); err != nil {
+		return nil, err
+	}
+	if t.watch, err = newWatcher(); err != nil {
+		return nil, err
+	}
+	undo.Release()
+	return t, nil
+}
+
+// Layout is "v1", "v2" or "hybrid".
+func (t *Tree) Layout() string { return t.host.Layout }
+
+// Close removes the instance's groups, which must hold no session any more.
+func (t *Tree) Close() error {
+	errs := []error{t.watch.close()}
+	for _, g := range append([]group{t.unified}, t.v1...) {
+		errs = append(errs, remove(g.dir()))
+	}
+	return errors.Join(errs...)
+}
+
+// Sweep kills and removes every session that an earlier runner of this instance left, in
+// every hierarchy. It goes by name, wherever the group stands: the earlier runner may have
+// been started from another group.
+func (t *Tree) Sweep() error {
+	var errs []error
+	for _, h := range append([]hierarchy{t.host.unified}, t.host.v1...) {
+		found, err := find(h.mount, "stockade-"+t.instance)
+		errs = append(errs, err)
+		for _, dir := range found {
+			errs = append(errs, sweep(dir, h.controller == "", dir == t.at(h)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// at is the instance's own group in a hierarchy.
+func (t *Tree) at(h hierarchy) string { return h.mount + h.parent + "/stockade-" + t.instance }
+
+// sweep empties one group of an instance, and removes it too unless it is in use.
+func sweep(dir string, unified, keep bool) error {
+	children, err := subgroups(dir)
+	if err != nil {
+		return err
+	}
+	for _, child := range children {
+		if unified {
+			err = writeFile(child+"/cgroup.kill", "1")
+		} else {
+			err = killMembers(child) // one that had been moved here and not yet in the unified tree
+		}
+		if err != nil && !gone(err) {
+			return err
+		}
+		if err := remove(child); err != nil {
+			return err
+		}
+	}
+	if keep {
+		return nil
+	}
+	return remove(dir)
+}
+
+// Create makes the groups of a session, with its ceilings in force before any process
+// can enter. The caller removes it.
+func (t *Tree) Create(name string, limits sandbox.Limits) (*Session, error) {
+	if !plainName(name) {
+		return nil, fmt.Errorf("cgroup session %q: not a plain name", name)
+	}
+	limits.MemoryBytes -= limits.MemoryBytes % int64(os.Getpagesize()) // as the kernel would
+	s := &Session{tree: t, limits: limits, unified: t.unified.child(name)}
+	for _, g := range t.v1 {
+		s.v1 = append(s.v1, g.child(name))
+	}
+	var undo cleanup.Stack
+	defer undo.Run()
+	groups := append([]group{s.unified, s.unified.child("init"), s.unified.child("x")}, s.v1...)
+	for _, g := range groups {
+		if err := g.mkdir(); err != nil {
+			return nil, fmt.Errorf("cgroup %s: %w", g.dir(), err)
+		}
+		undo.Add(func() { os.Remove(g.dir()) })
+	}
+	if err := s.bound(); err != nil {
+		return nil, err
+	}
+	undo.Release()
+	return s, nil
+}
+
+// plainName admits one component that is no special directory.
+func plainName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00\n")
+}
+
+func writeFile(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(value)
+	return err
+}
+
+// keyed reads a file of "name value" lines.
+func keyed(path string) (map[string]int64, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	values := make(map[string]int64)
+	for line := range strings.Lines(string(data)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Base(path), err)
+		}
+		values[name] = n
+	}
+	return values, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
