@@ -1,0 +1,58 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// Report is what [Verify] found.
+type Report struct {
+	Origin      string        `json:"origin,omitempty"`    // name in the checkpoints
+	Records     int64         `json:"records"`             // good ones, up to the first bad
+	Segments    int           `json:"segments"`            // files read
+	Checkpoints int           `json:"checkpoints"`         // signatures checked
+	Signed      int64         `json:"signed_records"`      // under the last checkpoint
+	Unsigned    int64         `json:"unsigned_records"`    // behind it
+	TailBytes   int64         `json:"tail_bytes"`          // of a write that was interrupted, or is under way
+	Root        string        `json:"root"`                // Merkle root of Records, base64
+	Bad         *CorruptError `json:"first_bad,omitempty"` // nil means all is well
+}
+
+// Verify checks a journal from its files alone, whether or not somebody has it open:
+// frames, checksums, order, chain, and the Merkle root against every checkpoint, each
+// of which must be signed by one of the verifiers. Checkpoints that the caller
+// kept elsewhere may be added; they find a journal that was rolled back together with
+// its own checkpoints.
+//
+// A finding is a [*CorruptError], which is also in the report. What no checkpoint
+// covers yet is safe from accidents only: whoever can write the directory can
+// write another end.
+func Verify(dir string, known note.Verifiers, kept ...[]byte) (Report, error) {
+	// Before the records: what is signed while we read them is not missed.
+	signed, _, _, unsigned := readCheckpoints(dir, known)
+	s := &survey{signed: signed}
+	err := s.add(kept, known)
+	if err == nil {
+		err = s.run(dir)
+	}
+	if err == nil {
+		err = unsigned // a bad record is the better finding
+	}
+	report := Report{
+		Records: s.tree.n, Segments: len(s.segments), Checkpoints: len(s.signed),
+		Signed: s.lastSigned(), Unsigned: max(0, s.tree.n-s.lastSigned()),
+		TailBytes: s.tail, Root: s.tree.root().String(),
+	}
+	if len(s.signed) > 0 {
+		report.Origin = s.signed[0].origin
+	}
+	if bad, ok := errors.AsType[*CorruptError](err); ok {
+		report.Bad = bad
+	}
+	if err != nil {
+		return report, fmt.Errorf("verify journal: %w", err)
+	}
+	return report, nil
+}
