@@ -1,0 +1,31 @@
+# METADATA
+# title: Storing and fetching blobs
+# description: |
+#   A blob is named by its content, so knowing the name is knowing the content; what
+#   keeps a caller from another's blobs is that the name cannot be guessed.
+package stockade.blob
+
+# METADATA
+# title: No answer is a denial
+default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "blob", "message": "no rule of the policy applies"}]}
+
+# METADATA
+# title: Every principal may store and fetch
+decision := {"allow": true, "deny": [], "warn": []} if {
+	count(deny) == 0
+	input.request.op in {"blob.put", "blob.get"}
+}
+
+# METADATA
+# title: Something speaks against it
+decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
+
+# METADATA
+# title: Only the operations that this package is about
+deny contains {
+	"code": "operation_not_allowed",
+	"subject": "operation",
+	"message": "this entry point decides blob.put and blob.get only",
+} if {
+	not object.get(input.request, "op", "") in {"blob.put", "blob.get"}
+}

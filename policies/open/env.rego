@@ -1,0 +1,65 @@
+package stockade.open
+
+# METADATA
+# title: The environment, as asked
+env := object.get(local, "env", {})
+
+# METADATA
+# title: The environment that is granted
+# description: |
+#   What the profile fixes wins over the caller; its defaults stand where the caller is
+#   silent. Absent env.allow means every name; the names below are refused all the same.
+granted_env := {"set": object.union(defaults, profile.env.fixed), "max": profile.env.max}
+
+defaults := {name: value |
+	some name, value in profile.env["default"]
+	not name in object.keys(env)
+}
+
+# METADATA
+# title: The number of variables
+deny contains {
+	"code": "env_limit_exceeded",
+	"subject": "env",
+	"message": sprintf("%d variables, at most %d are granted", [count(env), profile.env.max]),
+} if {
+	count(env) > profile.env.max
+}
+
+# METADATA
+# title: Names that change how programs are loaded
+deny contains {
+	"code": "env_var_not_allowed",
+	"subject": sprintf("env:%s", [name]),
+	"message": "variables that change how programs are loaded are not granted",
+} if {
+	some name, _ in env
+	data.stockade.env.denied(name)
+}
+
+# METADATA
+# title: Variables that the profile fixes
+deny contains {
+	"code": "env_var_not_allowed",
+	"subject": sprintf("env:%s", [name]),
+	"message": sprintf("profile %s fixes it to %s", [profile_name, fixed]),
+} if {
+	some name, fixed in profile.env.fixed
+	name in object.keys(env)
+	env[name] != fixed
+}
+
+# METADATA
+# title: A caller's SOURCE_DATE_EPOCH is a number of seconds
+# description: The caller may choose the time of a build; it is in the request, and so in the receipt.
+deny contains {
+	"code": "env_var_not_allowed",
+	"subject": "env:SOURCE_DATE_EPOCH",
+	"message": "must be a plain number of seconds, because it is part of what a hermetic build is made from",
+} if {
+	profile.hermetic == true
+	"SOURCE_DATE_EPOCH" in object.keys(env)
+	not plain_seconds(env.SOURCE_DATE_EPOCH)
+}
+
+plain_seconds(value) if regex.match(`^[0-9]{1,11}$`, value)

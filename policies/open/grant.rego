@@ -1,0 +1,27 @@
+package stockade.open
+
+# METADATA
+# title: The grant, all that the session may be
+# description: Defined only when every part is; a part that is missing refuses the session.
+grant := {
+	"profile": profile_name,
+	"root": granted_root,
+	"mounts": [mount | some i, _ in mounts; mount := granted_mounts[i]],
+	"scratch": scratch,
+	"identity": profile.identity,
+	"ceilings": ceilings,
+	"seccomp": profile.seccomp,
+	"network": {"mode": granted_network},
+	"env": granted_env,
+	"exec": granted_exec,
+	"workdir": workdir,
+	"hostname": hostname,
+	"ttl_ns": ttl_ns,
+}
+
+# METADATA
+# title: What the caller should know although it is granted
+warn contains sprintf("limits.%s: the profile grants at most %d", [name, granted]) if {
+	some name, granted in ceilings
+	limits[name] > granted
+}

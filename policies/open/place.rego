@@ -1,0 +1,60 @@
+package stockade.open
+
+import data.stockade.paths
+
+kernel_paths := paths.dirs(["/proc", "/sys", "/dev"])
+
+# METADATA
+# title: The working directory
+# description: As asked; else where the first mount is, which is where the work is; else the home.
+workdir := local.workdir if {
+	not paths.inside(local.workdir, kernel_paths)
+} else := mounts[0].guest_path if {
+	not local.workdir
+	object.get(input.facts.sources, [mounts[0].host_path, "kind"], "") == "dir"
+} else := profile.home if {
+	not local.workdir
+}
+
+# METADATA
+# title: The working directory is not in a file system of the kernel
+deny contains {
+	"code": "workdir_not_allowed",
+	"subject": sprintf("workdir:%s", [local.workdir]),
+	"message": "a session does not work in /proc, /sys or /dev",
+} if {
+	paths.inside(local.workdir, kernel_paths)
+}
+
+# METADATA
+# title: The host name
+hostname := profile.hostname["default"] if {
+	profile.hostname.fixed == true
+} else := object.get(local, "hostname", profile.hostname["default"])
+
+# METADATA
+# title: A fixed host name cannot be chosen
+deny contains {
+	"code": "hostname_not_allowed",
+	"subject": sprintf("hostname:%s", [local.hostname]),
+	"message": sprintf("profile %s fixes it to %s", [profile_name, profile.hostname["default"]]),
+} if {
+	profile.hostname.fixed == true
+	local.hostname != profile.hostname["default"]
+}
+
+# METADATA
+# title: Processes that outlive their execution
+# description: Granted on request only, where the profile allows them.
+background := object.get(input.request.open, "allow_background_processes", profile.background["default"])
+
+# METADATA
+# title: Background processes are the profile's to allow
+deny contains {
+	"code": "background_not_allowed",
+	"subject": "allow_background_processes",
+	"message": sprintf("profile %s ends everything with the command that started it", [profile_name]),
+} if {
+	background == true
+	profile.background.allowed == false
+}
