@@ -9,5 +9,5 @@
 //
 // Init's half needs the capabilities that [Run] names, in the session's user
 // namespace. It is linked into a small static binary: standard library and x/sys
-// only, no fmt, no JSON.
+// only, and its messages are coded by hand.
 package guest

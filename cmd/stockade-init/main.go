@@ -1,0 +1,27 @@
+// Stockade-init is PID 1 of a session: see package guest. With the argument "hold"
+// it holds a session's user and cgroup namespaces open while the session is built.
+//
+// The Go runtime must not open the cgroup files by which it sizes GOMAXPROCS: init
+// closes every descriptor but its own, and their numbers would be used again.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+package main
+
+import (
+	"os"
+	"runtime"
+
+	"github.com/stockade-dev/stockade/sandbox/guest"
+)
+
+// The main goroutine stays on the main thread: its credentials are what /proc/1/status
+// shows, and what executions inherit.
+func init() { runtime.LockOSThread() }
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == "hold" {
+		os.Exit(guest.Hold())
+	}
+	os.Exit(guest.Run())
+}

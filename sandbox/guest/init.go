@@ -1,0 +1,330 @@
+package guest
+
+import (
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/stockade-dev/stockade/internal/packet"
+	"golang.org/x/sys/unix"
+)
+
+const socketFD = 3
+
+// Capabilities that init keeps for itself; it is started with them and whatever the
+// session grants, ambient, permitted and in its bounding set.
+const initCaps = 1<<unix.CAP_KILL | // signal executions, which have other uids
+	1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | // become the session's identity in the child
+	1<<unix.CAP_SETPCAP // give up the bounding set and lock the securebits
+
+// guestInit is PID 1 of a session.
+//
+// Two threads share it. The main thread serves requests, and is the only one that makes processes. The reaper waits for
+// them. The mutex makes one step of clone, entry in the table, and the answer "started";
+// and one step of reaping and removal from the table. So an exit is never reported before its start, and as long
+// as a pid is in the table its process has not been reaped and the pid cannot name another.
+type guestInit struct {
+	buf     *packet.Buffer
+	setup   Setup
+	oomFD   int // /proc/self/oom_score_adj
+	ownOOM  []byte
+	execOOM []byte
+	spawned chan struct{} // wakes the reaper, which has nothing to wait for without children
+
+	mu    sync.Mutex
+	calls map[int]uint64 // pid to the call of its spawn
+	pids  map[uint64]int // and back
+}
+
+// Run is the life of init, from the first instruction to the end of the session. It
+// returns the exit status. The caller has locked the main goroutine to the main thread.
+func Run() int {
+	g := &guestInit{
+		buf:     new(packet.Buffer),
+		spawned: make(chan struct{}, 1),
+		calls:   map[int]uint64{},
+		pids:    map[uint64]int{},
+	}
+
+	// Strays first, while no descriptor of ours is open: whatever was inherited beyond the socket must reach no
+	// execution, and nobody who manages to look into init.
+	if err := unix.CloseRange(socketFD+1, ^uint(0), 0); err != nil {
+		return 1
+	}
+	unix.CloseOnExec(socketFD)
+
+	// Opened while init is still dumpable: afterwards its /proc files belong to the root of the user namespace.
+	g.oomFD, _ = unix.Open("/proc/self/oom_score_adj", unix.O_RDWR|unix.O_CLOEXEC, 0)
+
+	// Executions are cloned with CLONE_VM and share init's memory until execve: no process of
+	// theirs may ptrace it, or read /proc/PID/mem (CVE-2016-9962).
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return 1
+	}
+
+	// Every signal gets a handler: executions inherit ignored signals, and handlers become the
+	// default at execve. Nobody receives: Notify drops what does not fit.
+	signal.Notify(make(chan os.Signal, 1))
+
+	// A few requests a second do not need a heap twice their size.
+	debug.SetGCPercent(50)
+
+	call, err := g.receiveSetup()
+	if err != nil {
+		return 1
+	}
+	if refused := g.become(); refused != nil {
+		g.send(kindFailed, call, refused)
+		return 1
+	}
+	go g.reap()
+	g.send(kindDone, call, nil)
+	return g.serve()
+}
+
+// receiveSetup waits for the first message, which has to be setup.
+func (g *guestInit) receiveSetup() (call uint64, err error) {
+	msg, fds, err := g.buf.Receive(socketFD)
+	if err != nil {
+		return 0, err
+	}
+	packet.CloseAll(fds)
+	kind, call, rest := head(msg)
+	err = decode(rest, &g.setup)
+	if err == nil && kind != kindSetup {
+		err = errMalformed
+	}
+	if err != nil {
+		g.send(kindFailed, call, &Error{StageRequest, "setup", syscall.EPROTO})
+	}
+	return call, err
+}
+
+// become turns init, and its main thread in particular, into what executions inherit.
+// Nothing has been cloned yet, and nothing is after a failure.
+func (g *guestInit) become() *Error {
+	s := &g.setup
+	for _, step := range []struct {
+		op string
+		do func() error
+	}{
+		// A process-wide attribute that needs nothing.
+		{"umask", func() error { unix.Umask(int(s.Umask)); return nil }},
+		// It has to be readable and writable by now, because the files have changed hands.
+		{"oom_score_adj", g.readOOM},
+		// Already set by whoever built the session; set again so that a mistake there cannot matter here.
+		// Seccomp needs it, for want of CAP_SYS_ADMIN.
+		{"no_new_privs", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
+		// Every thread loses what init was started with beyond this, ambient and inheritable sets included.
+		{"capset", func() error { return capset(allThreads, initCaps|s.Capabilities, 0) }},
+		// Supplementary groups and fsgid of the main thread alone: it makes the children, and looks paths up. Its
+		// fsuid stays init's except while it looks, because CLONE_INTO_CGROUP is judged by it.
+		{"setgroups", func() error { return setgroups(s.Groups) }},
+		{"setfsgid", func() error { return setfsgid(s.GID) }},
+		// The bounding set while CAP_SETPCAP is still there; so that nothing an execution
+		// executes can give it back what it lacks.
+		{"bounding set", func() error { return bound(s.Capabilities) }},
+		// Inheritable first: ambient may not exceed it.
+		{"capset", func() error { return capset(mainThread, initCaps|s.Capabilities, s.Capabilities) }},
+		{"ambient set", func() error { return raiseAmbient(s.Capabilities) }},
+		// Uid 0 of the session is no root: execve gives it nothing. All bits are locked.
+		{"securebits", func() error { return unix.Prctl(unix.PR_SET_SECUREBITS, securebits, 0, 0, 0) }},
+		// CAP_SETPCAP has done its work.
+		{"capset", func() error {
+			return capset(mainThread, initCaps&^(1<<unix.CAP_SETPCAP)|s.Capabilities, s.Capabilities)
+		}},
+		// Threads before the limit on processes, which counts them.
+		{"threads", warm},
+		{"rlimits", func() error { return limit(s.Rlimits) }},
+		// Last, because the filter may refuse what came before. On every thread at once.
+		{"seccomp", func() error { return filter(s.Filter) }},
+		// Changed credentials made init as dumpable as fs.suid_dumpable says.
+		{"dumpable", func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }},
+		// Trust nothing of the above: read it back, and try to take it back.
+		{"verify", func() error { return verify(s) }},
+	} {
+		if err := step.do(); err != nil {
+			return &Error{StageSetup, step.op, errno(err)}
+		}
+	}
+	return g.enter(s.Workdir)
+}
+
+// serve answers requests until the runner closes the socket. The end of init is the
+// end of everything in the pid namespace.
+func (g *guestInit) serve() int {
+	for {
+		msg, fds, err := g.buf.Receive(socketFD)
+		if err == io.EOF {
+			return 0
+		}
+		if err != nil {
+			return 1
+		}
+		kind, call, rest := head(msg)
+		switch kind {
+		case kindSpawn:
+			var f spawnFrame
+			if err = decode(rest, &f); err == nil {
+				err = g.spawn(call, &f, fds)
+			}
+		case kindSignal:
+			var f signalFrame
+			if err = decode(rest, &f); err == nil {
+				g.answer(call, g.signal(&f))
+			}
+		case kindEnter:
+			var f enterFrame
+			if err = decode(rest, &f); err == nil {
+				g.answer(call, g.enter(f.path))
+			}
+		default:
+			err = errMalformed
+		}
+		packet.CloseAll(fds)
+		if err != nil {
+			// Runner and init are built together: this is a bug, and only a live call can carry the news.
+			g.send(kindFailed, call, &Error{StageRequest, "decode", syscall.EPROTO})
+		}
+	}
+}
+
+// spawn starts one command. Its errors are malformed requests; refusals are answers.
+func (g *guestInit) spawn(call uint64, f *spawnFrame, fds []int) error {
+	want := 3
+	if f.cgroup {
+		want = 4
+	}
+	if len(fds) != want || len(f.Argv) == 0 || !strings.HasPrefix(f.Cwd, "/") {
+		return errMalformed
+	}
+	attr := &syscall.ProcAttr{
+		Dir:   f.Cwd,
+		Env:   f.Env,
+		Files: []uintptr{uintptr(fds[0]), uintptr(fds[1]), uintptr(fds[2])},
+		Sys: &syscall.SysProcAttr{
+			// A session and process group of its own, so that a signal finds the whole of it.
+			Setsid: true,
+			// The groups are inherited.
+			Credential: &syscall.Credential{Uid: g.setup.UID, Gid: g.setup.GID, NoSetGroups: true},
+		},
+	}
+	if f.cgroup {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fds[3]
+	}
+	program, refused := g.lookup(f)
+	if refused != nil {
+		g.send(kindFailed, call, refused)
+		return nil
+	}
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.adjustOOM(g.execOOM)
+	pid, err := syscall.ForkExec(program, f.Argv, attr)
+	g.adjustOOM(g.ownOOM)
+	if err != nil {
+		g.send(kindFailed, call, g.explain(program, f.Cwd, errno(err)))
+		return nil
+	}
+	g.calls[pid] = call
+	g.pids[call] = pid
+	g.send(kindStarted, call, &startedFrame{int32(pid)})
+	select {
+	case g.spawned <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// explain finds out which step of a failed start gave the errno: clone and execve
+// share one.
+func (g *guestInit) explain(program, cwd string, e syscall.Errno) *Error {
+	if refused := g.enter(cwd); refused != nil {
+		return refused
+	}
+	switch e {
+	case syscall.EAGAIN, syscall.ENOMEM, syscall.EBUSY, syscall.EINVAL, syscall.EBADF, syscall.ENODEV:
+		return &Error{StageClone, "clone", e}
+	}
+	return &Error{StageProgram, "execve " + program, e}
+}
+
+// signal signals one command's process group, or everybody but init.
+func (g *guestInit) signal(f *signalFrame) *Error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	group := -1
+	if f.target != 0 {
+		pid := g.pids[f.target]
+		if pid == 0 {
+			return &Error{StageSignal, "kill", syscall.ESRCH}
+		}
+		group = -pid
+	}
+	if err := unix.Kill(group, syscall.Signal(f.signal)); err != nil {
+		return &Error{StageSignal, "kill", errno(err)}
+	}
+	return nil
+}
+
+// reap waits for children, ours and those orphaned to us, for ever.
+func (g *guestInit) reap() {
+	for {
+		// WNOWAIT leaves the zombie, and so its pid, in place until the table is locked.
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		switch err {
+		case nil:
+			g.reapAll()
+		case unix.ECHILD:
+			// Only spawn can change that: an orphan's parent was a child of ours, which is still to be reaped when the orphan comes.
+			<-g.spawned
+		}
+	}
+}
+
+// reapAll reaps every zombie that there is, and reports those that have a call.
+func (g *guestInit) reapAll() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for {
+		var status syscall.WaitStatus
+		var ru syscall.Rusage
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, &ru)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || pid == 0 {
+			return
+		}
+		call := g.calls[pid]
+		if call == 0 { // an orphan
+			continue
+		}
+		delete(g.calls, pid)
+		delete(g.pids, call)
+		g.send(kindExited, call, &Exit{
+			Status: status,
+			CPU:    time.Duration(ru.Utime.Nano() + ru.Stime.Nano()),
+			MaxRSS: ru.Maxrss << 10, // KiB
+		})
+	}
+}
+
+func (g *guestInit) answer(call uint64, refused *Error) {
+	if refused != nil {
+		g.send(kindFailed, call, refused)
+		return
+	}
+	g.send(kindDone, call, nil)
+}
+
+// send sends one message. A failure means that the runner is gone, which serve will learn by itself.
+func (g *guestInit) send(kind byte, call uint64, m member) {
+	_ = packet.Send(socketFD, encode(kind, call, m))
+}
