@@ -3,9 +3,9 @@ package supervisor
 import (
 	"context"
 	"os"
-	"syscall"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/launch"
 )
 
 // Launcher is the privileged side as the supervisor sees it: sandbox/launch.Runner
@@ -16,11 +16,11 @@ import (
 // error_code of the receipt.
 type Launcher interface {
 	// Host returns what the kernel and this place offer, probed once by the runner.
-	Host(ctx context.Context) (sandbox.Host, error)
+	Host() sandbox.Host
 
 	// Resolve looks at host paths under the caller's identity. The answer has one
 	// element per path, in order.
-	Resolve(ctx context.Context, caller sandbox.Caller, paths []string) ([]sandbox.Resolution, error)
+	Resolve(ctx context.Context, caller sandbox.Caller, paths []string) ([]launch.Resolved, error)
 
 	// Open builds a session and returns what the kernel says is in force. A failed
 	// Open leaves nothing behind.
@@ -31,7 +31,7 @@ type Launcher interface {
 	Start(ctx context.Context, x sandbox.Exec, stdin *os.File) (*sandbox.Process, error)
 
 	// Signal delivers sig to the processes of an execution.
-	Signal(ctx context.Context, session, exec string, sig syscall.Signal) error
+	Signal(ctx context.Context, session, exec string, sig int) error
 
 	// Kill ends the whole tree of an execution, whatever it does.
 	Kill(ctx context.Context, session, exec string) error

@@ -176,7 +176,9 @@ type Read struct {
 	ExecID    string            `json:"exec_id,omitempty"`
 	IntentID  string            `json:"intent_id,omitempty"`
 	BlobRef   string            `json:"blob_ref,omitempty"`
-	Labels    map[string]string `json:"labels,omitempty"` // list filter
-	State     string            `json:"state,omitempty"`  // list filter
+	Labels    map[string]string `json:"labels,omitempty"`  // list filter
+	State     string            `json:"state,omitempty"`   // list filter
+	Op        Op                `json:"op,omitempty"`      // list filter
+	Outcome   Outcome           `json:"outcome,omitempty"` // list filter
 	Limit     int64             `json:"limit,omitzero"`
 }

@@ -1,0 +1,464 @@
+package supervisor
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/blob"
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// How long the end of an execution may take.
+const (
+	// drainLimit is how long output may follow the end of a command whose leftovers
+	// were killed: the pipes then end with the last of them.
+	drainLimit = time.Second
+	// drainBackground is the same where leftovers may live: what the command wrote is
+	// in the pipe already, and the end of the pipe may never come (pitfall 7).
+	drainBackground = 50 * time.Millisecond
+	// reapLimit is how long a killed tree may stay: a process that waits for a dead
+	// disk or a hung file system does not die, and its caller has a right to an answer.
+	reapLimit = 10 * time.Second
+)
+
+// An execution is one command in one session, from its admission to its receipt.
+type execution struct {
+	id      string
+	session *session
+	req     *api.Exec
+	plan    execPlan
+	stdin   *os.File // open while the command has not been started; nil reads end of file
+	stdout  *stream
+	stderr  *stream
+	wake    *wake
+	call    *call // that carries it out
+
+	mu      sync.Mutex
+	cause   api.Code  // why the supervisor ended it: the first reason counts
+	signal  string    // by what: TERM, then perhaps KILL
+	killAt  time.Time // when TERM becomes KILL; the earliest counts
+	changed chan struct{}
+}
+
+func newExecution(c *call, ses *session, req *api.Exec) *execution {
+	return &execution{
+		id:      newID("x-"),
+		call:    c,
+		session: ses,
+		req:     req,
+		wake:    &wake{},
+		changed: make(chan struct{}, 1),
+	}
+}
+
+// prepare gives the execution its plan, its streams and its stdin.
+func (x *execution) prepare(p execPlan, store *blob.Store) error {
+	x.plan = p
+	x.plan.exec.Session, x.plan.exec.ID = x.session.id, x.id
+	x.stdout = &stream{name: "stdout", limit: p.output, store: store, wake: x.wake}
+	x.stderr = &stream{name: "stderr", limit: p.output, store: store, wake: x.wake}
+	var err error
+	x.stdin, err = openStdin(x.req, store)
+	return err
+}
+
+// openStdin makes the descriptor that the command reads: the file of a blob, or a
+// sealed memory file, so that no goroutine has to feed a command that does not read
+// (pitfall 8) and no secret reaches a disk.
+func openStdin(req *api.Exec, store *blob.Store) (*os.File, error) {
+	var content []byte
+	ref := req.StdinRef
+	switch in := req.Stdin; {
+	case in == nil:
+	case in.InlineText != nil:
+		content = []byte(in.InlineText.Text)
+	case in.InlineBytes != nil:
+		content = in.InlineBytes.Bytes
+	case in.SecretText != nil:
+		content = []byte(in.SecretText.Text)
+	case in.BlobRef != nil:
+		ref = in.BlobRef.BlobRef
+	}
+	if ref != "" {
+		f, _, err := store.Open(ref)
+		switch {
+		case errors.Is(err, blob.ErrNotFound):
+			return nil, api.Errorf(api.CodeStdinRefNotFound, "there is no blob %s", ref)
+		case errors.Is(err, blob.ErrMalformed):
+			return nil, api.Errorf(api.CodeInvalidStdinRef, "%v", err)
+		case err != nil:
+			return nil, api.Errorf(api.CodeBlobFailed, "%v", err)
+		}
+		return f, nil
+	}
+	if len(content) == 0 {
+		return nil, nil
+	}
+	f, err := memoryFile(content)
+	if err != nil {
+		return nil, api.Errorf(api.CodeInternalError, "stdin: %v", err)
+	}
+	return f, nil
+}
+
+// memoryFile returns content as a file that has no name and cannot be written any more.
+func memoryFile(content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "stdin")
+	if _, err = bytes.NewReader(content).WriteTo(f); err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// abandon gives up an execution that is not going to start.
+func (x *execution) abandon() {
+	if x.stdin != nil {
+		x.stdin.Close()
+		x.stdin = nil
+	}
+}
+
+// stop ends the execution: TERM now and KILL after grace, or KILL at once when there is
+// no grace (R076). Later calls can only make it sooner.
+func (x *execution) stop(cause api.Code, grace time.Duration, now time.Time) {
+	x.mu.Lock()
+	x.cause = cmp.Or(x.cause, cause)
+	if at := now.Add(grace); x.killAt.IsZero() || at.Before(x.killAt) {
+		x.killAt = at
+	}
+	x.mu.Unlock()
+	select {
+	case x.changed <- struct{}{}:
+	default: // the run has been told and has not looked yet
+	}
+}
+
+func (x *execution) stopping() (cause api.Code, killAt time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.cause, x.killAt
+}
+
+// run carries the execution out: start, drain, wait, and end it when its time is up or
+// the session ends. It always returns a result; the error says what the result cannot.
+func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*api.ExecResult, *api.Error) {
+	defer x.abandon()
+	defer x.discard() // no effect after conclude
+	if cause, _ := x.stopping(); cause != "" {
+		return execFailed(cause), api.Errorf(cause, "the session ended before the command was started")
+	}
+	proc, err := s.launcher.Start(ctx, x.plan.exec, x.stdin)
+	x.abandon() // the runner has its own descriptor; ours would keep a pipe or blob open
+	watch.lap("spawn")
+	if err != nil {
+		e := runnerError(err)
+		return execFailed(e.Code), e
+	}
+	drained := x.drain(s, proc)
+	res, ended := x.wait(ctx, s, proc)
+	x.await(drained)
+	watch.lap("run")
+	result, fault := x.conclude(res, ended)
+	if ended {
+		if e := x.collect(ctx, s, result); e != nil && fault == nil {
+			result.Status, result.ErrorCode, result.ErrorMessage = "error", e.Code, e.Message
+			fault = e
+		}
+	}
+	watch.lap("store")
+	return result, fault
+}
+
+// drain reads both pipes to their end, whatever happens to the execution meanwhile:
+// background processes must not be stopped by a pipe that nobody reads. The channel is
+// closed when both have ended.
+func (x *execution) drain(s *Supervisor, proc *sandbox.Process) <-chan struct{} {
+	done := make(chan struct{})
+	var both sync.WaitGroup
+	both.Go(func() { x.stdout.ReadFrom(proc.Stdout); proc.Stdout.Close() })
+	s.background.Go(func() {
+		x.stderr.ReadFrom(proc.Stderr)
+		proc.Stderr.Close()
+		both.Wait()
+		close(done)
+	})
+	return done
+}
+
+// wait returns the result of the command, having ended it if it had to be ended. ended
+// is false when the runner is gone, or cannot get rid of the tree.
+func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Process) (res sandbox.Result, ended bool) {
+	var timeout, kill, reap <-chan time.Time
+	if x.plan.timeout > 0 {
+		t := time.NewTimer(x.plan.timeout)
+		defer t.Stop()
+		timeout = t.C
+	}
+	for {
+		select {
+		case res, ended = <-proc.Done:
+			return res, ended
+		case <-timeout:
+			x.stop(api.CodeTimeout, s.defaults.Grace, s.now())
+			timeout = nil
+		case <-x.changed:
+			if reap != nil {
+				continue // killed already
+			}
+			_, at := x.stopping()
+			if rest := at.Sub(s.now()); rest > 0 {
+				x.deliver(ctx, s, "TERM")
+				t := time.NewTimer(rest)
+				defer t.Stop()
+				kill = t.C
+				continue
+			}
+			reap = x.kill(ctx, s)
+		case <-kill:
+			kill = nil
+			reap = x.kill(ctx, s)
+		case <-reap:
+			return sandbox.Result{}, false
+		}
+	}
+}
+
+func (x *execution) kill(ctx context.Context, s *Supervisor) (reap <-chan time.Time) {
+	x.mark("KILL")
+	if err := s.launcher.Kill(ctx, x.session.id, x.id); err != nil {
+		s.log.Warn("kill", "session_id", x.session.id, "exec_id", x.id, "error", err)
+	}
+	return time.After(reapLimit)
+}
+
+func (x *execution) deliver(ctx context.Context, s *Supervisor, name api.SignalName) {
+	x.mark(string(name))
+	if err := s.launcher.Signal(ctx, x.session.id, x.id, name.Number()); err != nil {
+		s.log.Debug("signal", "session_id", x.session.id, "exec_id", x.id, "signal", name, "error", err)
+	}
+}
+
+func (x *execution) mark(signal string) {
+	x.mu.Lock()
+	x.signal = signal
+	x.mu.Unlock()
+}
+
+// await gives output its time to arrive.
+func (x *execution) await(drained <-chan struct{}) {
+	select {
+	case <-drained: // the common case costs no timer
+		return
+	default:
+	}
+	limit := drainLimit
+	if x.plan.exec.Background {
+		limit = drainBackground
+	}
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-drained:
+	case <-t.C:
+	}
+}
+
+// conclude is table 1.4 with the outputs filled in.
+func (x *execution) conclude(res sandbox.Result, ended bool) (*api.ExecResult, *api.Error) {
+	x.mu.Lock()
+	cause, sent := x.cause, x.signal
+	x.mu.Unlock()
+	r, fault := verdict(res, ended, cause, sent)
+	for _, s := range []struct {
+		stream *stream
+		output **api.Output
+	}{{x.stdout, &r.Stdout}, {x.stderr, &r.Stderr}} {
+		out, over, err := s.stream.seal(x.plan.form)
+		*s.output = out
+		switch {
+		case err != nil:
+			fault = api.Errorf(api.CodeOutputStoreFailed, "%s: %v", s.stream.name, err)
+		case over != nil && fault == nil:
+			r.Overflow = over
+			fault = api.Errorf(api.CodeInlineRequiredTooLarge, "%s has %d bytes, inline are at most %d", over.Stream, over.SizeBytes, over.LimitBytes)
+		}
+	}
+	if fault != nil {
+		r.Status, r.ErrorCode, r.ErrorMessage = "error", fault.Code, fault.Message
+	}
+	return r, fault
+}
+
+// verdict says how a command ended (table 1.4). cause is why the supervisor ended it,
+// sent the last signal that it used.
+func verdict(res sandbox.Result, ended bool, cause api.Code, sent string) (*api.ExecResult, *api.Error) {
+	if sent == "" {
+		cause = "" // it ended by itself before the reason could take effect
+	}
+	r := &api.ExecResult{Status: "ok", ExitCode: res.ExitCode, Usage: usage(res.Usage)}
+	r.StartedAtNS, r.StartedAt = stamp(res.Started)
+	r.EndedAtNS, r.EndedAt = stamp(res.Ended)
+	if ended {
+		r.Usage.WallNS = int64(res.Ended.Sub(res.Started))
+	}
+	if res.Signal != 0 {
+		name, _ := api.SignalOf(res.Signal)
+		r.Status, r.ExitCode, r.Signal = "signaled", -1, string(name)
+	}
+	switch {
+	case !ended && cause != "" && sent == "KILL":
+		r.ExitCode = -1
+		return r, api.Errorf(api.CodeWaitFailed, "the tree was killed and did not end within %v", reapLimit)
+	case !ended:
+		r.ExitCode = -1
+		return r, api.Errorf(api.CodeRunnerUnavailable, "the runner was lost while the command ran; how it ended is unknown")
+	case cause == api.CodeTimeout, cause == api.CodeSessionExpired:
+		r.Status, r.ExitCode, r.ErrorCode = "timeout", -1, cause
+		r.Signal = cmp.Or(r.Signal, sent)
+	case cause != "":
+		r.Status, r.ExitCode, r.ErrorCode = "signaled", -1, cause
+		r.Signal = cmp.Or(r.Signal, sent)
+	case res.OOM && (res.Signal != 0 || res.ExitCode != 0):
+		// A command that died of its child's death by the memory ceiling exits by
+		// itself: its exit code stays, and the reason is named (R054).
+		r.ErrorCode = api.CodeOOMKilled
+	}
+	return r, nil
+}
+
+func usage(u sandbox.Usage) api.Usage {
+	return api.Usage{CPUNS: int64(u.CPU), PeakMemoryBytes: u.PeakMemory, OOMKills: u.OOMKills}
+}
+
+// execFailed is the result of a command that was not started.
+func execFailed(code api.Code) *api.ExecResult {
+	return &api.ExecResult{Status: "error", ExitCode: -1, ErrorCode: code}
+}
+
+// collect stores the files that the caller wants back. A path that cannot be had is
+// said in its artifact; only a failing store is a fault.
+func (x *execution) collect(ctx context.Context, s *Supervisor, r *api.ExecResult) *api.Error {
+	if len(x.req.Outputs) == 0 {
+		return nil
+	}
+	paths := make([]string, len(x.req.Outputs))
+	for i, p := range x.req.Outputs {
+		paths[i] = resolve(x.session.grant.Workdir, p)
+	}
+	files, err := s.launcher.Collect(ctx, x.session.id, paths)
+	defer func() {
+		for _, f := range files {
+			if f.File != nil {
+				f.File.Close()
+			}
+		}
+	}()
+	if err != nil {
+		return runnerError(err)
+	}
+	for _, f := range files {
+		a := api.Artifact{Path: f.Path, SizeBytes: f.Size, Mode: f.Mode, ErrorCode: api.Code(f.Err)}
+		if f.File != nil {
+			if a.BlobRef, a.SizeBytes, err = s.blobs.Put(f.File, ""); err != nil {
+				return api.Errorf(api.CodeBlobFailed, "store %s: %v", f.Path, err)
+			}
+		}
+		r.Outputs = append(r.Outputs, a)
+	}
+	return nil
+}
+
+// discard ends both streams of an execution that did not start.
+func (x *execution) discard() {
+	x.stdout.seal(outputForm{})
+	x.stderr.seal(outputForm{})
+}
+
+// Offsets are places in the output of an execution, in bytes.
+type Offsets struct{ Stdout, Stderr int64 }
+
+// A follower reads the output of an execution while it is being written. It must be
+// run, or left.
+type follower struct {
+	x       *execution
+	intent  string
+	cursors [2]cursor
+}
+
+type cursor struct {
+	*stream
+	offset int64
+	end    bool
+}
+
+// follow returns a follower from the offsets on, or nil when the streams are sealed:
+// what they held is in the receipt.
+func (x *execution) follow(intent string, from Offsets) *follower {
+	f := &follower{x, intent, [2]cursor{{x.stdout, from.Stdout, false}, {x.stderr, from.Stderr, false}}}
+	if !x.stdout.follow() {
+		return nil
+	}
+	if !x.stderr.follow() {
+		x.stdout.leave()
+		return nil
+	}
+	return f
+}
+
+func (f *follower) leave() {
+	for _, c := range f.cursors {
+		c.leave()
+	}
+}
+
+// run hands output to emit, each stream in order, until both have ended or ctx has.
+func (f *follower) run(ctx context.Context, emit func(api.Event)) {
+	defer f.leave()
+	buf := make([]byte, 32<<10)
+	for ctx.Err() == nil {
+		next, moved := f.x.wake.next(), false
+		for i := range f.cursors {
+			c := &f.cursors[i]
+			if c.end {
+				continue
+			}
+			n, end, err := c.readAt(buf, c.offset)
+			c.end = end || err != nil
+			if n > 0 {
+				emit(api.Event{Kind: "output", IntentID: f.intent, ExecID: f.x.id, Stream: c.name, Offset: c.offset, Bytes: slices.Clone(buf[:n])})
+				c.offset += int64(n)
+				moved = true
+			}
+		}
+		if f.cursors[0].end && f.cursors[1].end {
+			return
+		}
+		if !moved {
+			select {
+			case <-next:
+			case <-ctx.Done():
+			}
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package supervisor
+
+import (
+	"sync"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// index finds receipts in the journal. It holds places, not receipts: what is answered
+// is what was made durable.
+type index struct {
+	mu       sync.RWMutex
+	byIntent map[string]int // to entries
+	byExec   map[string]int
+	entries  []entry // oldest first
+}
+
+// entry is the place of one receipt, and what lists filter by.
+type entry struct {
+	seq       int64
+	intent    string
+	principal api.Principal
+	op        api.Op
+	outcome   api.Outcome
+	session   string
+	exec      string
+}
+
+func newIndex() *index {
+	return &index{byIntent: map[string]int{}, byExec: map[string]int{}}
+}
+
+func (x *index) add(seq int64, r *api.Receipt) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	at := len(x.entries)
+	x.entries = append(x.entries, entry{
+		seq:       seq,
+		intent:    r.IntentID,
+		principal: r.Principal,
+		op:        r.Op,
+		outcome:   r.Outcome,
+		session:   r.SessionID,
+		exec:      r.ExecID,
+	})
+	x.byIntent[r.IntentID] = at
+	if r.ExecID != "" {
+		x.byExec[r.ExecID] = at
+	}
+}
+
+// intent returns the place of the receipt of an intent of p's.
+func (x *index) intent(p api.Principal, id string) (seq int64, ok bool) {
+	return x.at(p, x.byIntent, id)
+}
+
+// exec returns the place of the receipt of an execution of p's.
+func (x *index) exec(p api.Principal, id string) (seq int64, ok bool) {
+	return x.at(p, x.byExec, id)
+}
+
+func (x *index) at(p api.Principal, by map[string]int, id string) (int64, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	at, ok := by[id]
+	if !ok || !owns(x.entries[at].principal, p) {
+		return 0, false
+	}
+	return x.entries[at].seq, true
+}
+
+// list returns the places of p's receipts that fit the filter, newest first.
+func (x *index) list(p api.Principal, f *api.Read, limit int) []int64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var seqs []int64
+	for at := len(x.entries) - 1; at >= 0 && len(seqs) < limit; at-- {
+		e := &x.entries[at]
+		if owns(e.principal, p) && fits(f.SessionID, e.session) && fits(f.ExecID, e.exec) && fits(f.IntentID, e.intent) &&
+			fits(f.Op, e.op) && fits(f.Outcome, e.outcome) {
+			seqs = append(seqs, e.seq)
+		}
+	}
+	return seqs
+}
+
+// fits compares with a filter, of which the zero value fits everything.
+func fits[T comparable](filter, value T) bool {
+	var any T
+	return filter == any || filter == value
+}

@@ -1,0 +1,409 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/stockade-dev/stockade/internal/blob"
+	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// operation is what differs between operations in the pipeline.
+type operation struct {
+	// admit finds the session and takes what the operation needs of the registry.
+	admit func(*Supervisor, *call) *refusal
+	// plan turns the decision into what is going to be done.
+	plan func(*Supervisor, *call) *refusal
+	// abandon gives back what admit and plan took. It follows every refusal.
+	abandon func(*Supervisor, *call)
+	// act does it. A fault may come with a payload.
+	act func(context.Context, *Supervisor, *call) (api.Payload, *api.Error)
+	// settled follows the receipt; c.receipt is nil if it could not be recorded.
+	settled func(*Supervisor, *call)
+	// failed is the payload when nothing was done.
+	failed func(code api.Code, message string) api.Payload
+}
+
+// operations with effect. Reads are in reads.
+var operations = map[api.Op]operation{
+	api.OpSessionOpen:   {admitOpen, planOpen, abandonOpen, actOpen, settledOpen, failedOpen},
+	api.OpExec:          {admitExec, planExecution, abandonExec, actExec, settledExec, failedExec},
+	api.OpSessionSignal: {admitSignal, planSignal, nothing, actSignal, nil, failedSignal},
+	api.OpSessionClose:  {admitClose, noPlan, nothing, actClose, nil, failedClose},
+	api.OpBlobPut:       {admitBlob, noPlan, nothing, actBlob, nil, failedBlob},
+}
+
+func noPlan(*Supervisor, *call) *refusal { return nil }
+func nothing(*Supervisor, *call)         {}
+
+// host.session.open
+
+func admitOpen(s *Supervisor, c *call) *refusal {
+	if err := c.req.Validate(); err != nil {
+		return faulted(err)
+	}
+	ses := newSession(c.req.Principal, c.req.Open, c.admitted)
+	ses.intent, ses.policy = c.intent, s.policy.Digest()
+	if err := s.registry.add(ses, s.ceiling); err != nil {
+		return faulted(err)
+	}
+	c.session = ses
+	return nil
+}
+
+func planOpen(s *Supervisor, c *call) *refusal {
+	grant, clamped, deny := rego.Meet(c.req.Open, *c.decision.Grant, s.ceiling)
+	c.clamped = clamped
+	if len(deny) > 0 {
+		return denied(deny)
+	}
+	if end := expiry(&grant, c.admitted); !end.IsZero() && !end.After(c.admitted) {
+		return denied([]api.Deny{{Code: api.CodeExpired, Subject: "grant"}})
+	}
+	spec, err := plan(c.req, &grant, c.facts, s.host)
+	if err != nil {
+		return faulted(err)
+	}
+	spec.Session = c.session.id
+	c.grant, c.spec = &grant, spec
+	return nil
+}
+
+func abandonOpen(s *Supervisor, c *call) {
+	if c.session != nil {
+		s.registry.remove(c.session)
+		c.session = nil
+	}
+}
+
+func actOpen(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	enforced, err := s.launcher.Open(ctx, c.spec)
+	c.watch.lap("build")
+	if err != nil {
+		fault := runnerError(err)
+		abandonOpen(s, c)
+		return failedOpen(fault.Code, fault.Message), fault
+	}
+	started := s.now()
+	r := &api.OpenResult{
+		SessionID: c.session.id,
+		Status:    "ready",
+		Grant:     c.grant,
+		Enforced:  evidence(enforced),
+	}
+	for _, d := range enforced.Inputs {
+		r.Inputs = append(r.Inputs, api.Digest{Path: d.Path, Digest: d.Digest, Files: d.Files, SizeBytes: d.Bytes})
+	}
+	r.StartedAtNS, r.StartedAt = stamp(started)
+	r.ExpiresAtNS, r.ExpiresAt = stamp(expiry(c.grant, started))
+	c.session.started = started // nobody else knows the session yet
+	return api.Payload{Open: r}, nil
+}
+
+// settledOpen puts the session into service once its receipt is durable, or tears it
+// down: a session that no record knows must not live.
+func settledOpen(s *Supervisor, c *call) {
+	ses := c.session
+	if ses == nil || c.grant == nil {
+		return
+	}
+	ses.ready(c.grant, ses.started, func() {
+		if s.admission.enter() {
+			defer s.admission.leave()
+			s.endSession(ses, endExpired, s.defaults.Grace)
+		}
+	})
+	if c.receipt == nil {
+		s.endSession(ses, endUnrecorded, 0)
+		s.registry.remove(ses)
+		return
+	}
+	select {
+	case <-s.launcher.Done(): // after watchRunner had looked for sessions to end
+		s.endSession(ses, endRunnerGone, 0)
+	default:
+	}
+}
+
+func failedOpen(code api.Code, message string) api.Payload {
+	return api.Payload{Open: &api.OpenResult{Status: "error", ErrorCode: code, ErrorMessage: message}}
+}
+
+func evidence(e sandbox.Enforced) *api.Enforced {
+	return &api.Enforced{
+		Namespaces:   e.Namespaces,
+		NoNewPrivs:   e.NoNewPrivs,
+		Seccomp:      e.Seccomp,
+		Capabilities: strconv.FormatUint(e.Capabilities, 16),
+		MemoryBytes:  e.MemoryBytes,
+		SwapBytes:    e.SwapBytes,
+		CPUMillis:    e.CPUMillis,
+		PIDs:         e.PIDs,
+		Mounts:       e.Mounts,
+		Cgroup:       e.Cgroup,
+	}
+}
+
+// host.exec
+
+func admitExec(s *Supervisor, c *call) *refusal {
+	if err := c.req.Validate(); err != nil {
+		return faulted(err)
+	}
+	ses, err := s.registry.find(c.req.Principal, c.req.Exec.SessionID)
+	if err != nil {
+		return faulted(err)
+	}
+	c.session = ses
+	x := newExecution(c, ses, c.req.Exec)
+	if err := ses.admit(x, c.admitted); err != nil {
+		return faulted(err)
+	}
+	c.execution = x
+	return nil
+}
+
+func planExecution(s *Supervisor, c *call) *refusal {
+	ses := c.session
+	p, deny, err := planExec(c.req.Exec, ses.grant, ses.env, *c.decision, s.defaults, ses.left(c.admitted))
+	switch {
+	case len(deny) > 0:
+		return denied(deny)
+	case err != nil:
+		return faulted(err)
+	}
+	c.clamped = p.clamped
+	return faulted(c.execution.prepare(p, s.blobs))
+}
+
+func abandonExec(s *Supervisor, c *call) {
+	if c.execution != nil {
+		c.execution.abandon()
+		c.session.dismiss(c.execution, true)
+		c.execution = nil
+	}
+}
+
+func actExec(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	result, fault := c.execution.run(ctx, s, &c.watch)
+	if fault != nil {
+		result.ErrorMessage = fault.Message
+	}
+	return api.Payload{Exec: result}, fault
+}
+
+func settledExec(s *Supervisor, c *call) {
+	if c.execution != nil {
+		c.session.dismiss(c.execution, false)
+	}
+}
+
+func failedExec(code api.Code, message string) api.Payload {
+	return api.Payload{Exec: &api.ExecResult{Status: "error", ExitCode: -1, ErrorCode: code, ErrorMessage: message}}
+}
+
+// host.session.signal
+
+func admitSignal(s *Supervisor, c *call) *refusal {
+	if err := c.req.Validate(); err != nil {
+		return faulted(err)
+	}
+	ses, err := s.registry.find(c.req.Principal, c.req.Signal.SessionID)
+	if err != nil {
+		return faulted(err)
+	}
+	c.session = ses
+	return nil
+}
+
+func planSignal(s *Supervisor, c *call) *refusal {
+	allowed, name := c.session.grant.Exec.Signals, c.req.Signal.Signal
+	ok := slices.ContainsFunc(allowed, func(entry string) bool {
+		granted, _ := api.ParseSignal(entry)
+		return granted == name
+	})
+	if allowed != nil && !ok {
+		return denied([]api.Deny{{Code: api.CodeSignalNotAllowed, Subject: "signal:" + string(name)}})
+	}
+	return nil
+}
+
+// actSignal delivers to every live execution; term and kill also end the session (C7).
+func actSignal(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	ask, ses := c.req.Signal, c.session
+	r := &api.SignalResult{Status: "signaled", Signal: string(ask.Signal)}
+	if ses.usable(s.now()) != nil {
+		<-ses.closed
+		r.Status = "already_exited"
+		end := ses.result()
+		r.EndedAtNS, r.EndedAt = end.EndedAtNS, end.EndedAt
+		return api.Payload{Signal: r}, nil
+	}
+	switch ask.Signal {
+	case "TERM":
+		s.endSession(ses, endSignal, s.grace(ask.GraceNS))
+	case "KILL":
+		s.endSession(ses, endSignal, 0)
+	default:
+		for _, x := range ses.executing() {
+			if err := s.launcher.Signal(ctx, ses.id, x.id, ask.Signal.Number()); err != nil && !gone(err) {
+				fault := runnerError(err)
+				return failedSignal(fault.Code, ""), fault
+			}
+		}
+		return api.Payload{Signal: r}, nil
+	}
+	end := ses.result()
+	r.EndedAtNS, r.EndedAt = end.EndedAtNS, end.EndedAt
+	return api.Payload{Signal: r}, nil
+}
+
+// gone reports that the execution ended, or has not begun, as the signal came.
+func gone(err error) bool {
+	e, ok := errors.AsType[*sandbox.Error](err)
+	return ok && (e.Code == sandbox.CodeNoExec || e.Code == sandbox.CodeNoSession)
+}
+
+func (s *Supervisor) grace(asked *int64) time.Duration {
+	if asked == nil {
+		return s.defaults.Grace
+	}
+	return time.Duration(*asked)
+}
+
+func failedSignal(code api.Code, _ string) api.Payload {
+	status := "error"
+	if code == api.CodeSessionNotFound {
+		status = "not_found"
+	}
+	return api.Payload{Signal: &api.SignalResult{Status: status, ErrorCode: code}}
+}
+
+// host.session.close
+
+func admitClose(s *Supervisor, c *call) *refusal {
+	if err := c.req.Validate(); err != nil {
+		return faulted(err)
+	}
+	ses, err := s.registry.find(c.req.Principal, c.req.Close.SessionID)
+	if err != nil {
+		return faulted(err)
+	}
+	c.session = ses
+	return nil
+}
+
+// actClose ends the session, or reports how it ended: the answer is the same every
+// time (R030).
+func actClose(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	grace := s.grace(c.req.Close.GraceNS)
+	if c.req.Close.Mode == "force" {
+		grace = 0
+	}
+	s.endSession(c.session, endClosed, grace)
+	return api.Payload{Close: c.session.result()}, nil
+}
+
+func failedClose(code api.Code, _ string) api.Payload {
+	status := "error"
+	if code == api.CodeSessionNotFound {
+		status = "not_found"
+	}
+	return api.Payload{Close: &api.CloseResult{Status: status}}
+}
+
+// endSession ends a session in the one order that leaves nothing behind: executions
+// first, then the sandbox, then the record. It returns when the end is recorded,
+// whoever began it; a call that comes later can only shorten the grace.
+func (s *Supervisor) endSession(ses *session, why ending, grace time.Duration) {
+	live, first := ses.close(why)
+	for _, x := range live {
+		x.stop(why.cause, grace, s.now())
+	}
+	if !first {
+		if ses.visible() {
+			<-ses.closed
+		}
+		return // a session that is still being built is ended by whoever builds it
+	}
+	defer close(ses.closed)
+	ses.running.Wait()
+	used, err := s.launcher.Close(s.ctx, ses.id)
+	if err != nil && !gone(err) {
+		s.log.Warn("close session", "session_id", ses.id, "error", err)
+	}
+	ses.finish(s.now(), usage(used))
+	s.registry.retire(ses)
+	d := ses.document()
+	err = s.record(s.ctx, sessionEndRecord{
+		header:    s.header(typeSessionEnd),
+		SessionID: ses.id,
+		State:     d.State,
+		Reason:    d.Reason,
+		Usage:     d.Usage,
+	})
+	s.log.Info("session ended", "session_id", ses.id, "reason", d.Reason, "executions", d.Executions, "recorded", err == nil)
+}
+
+// blob.put
+
+func admitBlob(s *Supervisor, c *call) *refusal {
+	if err := c.req.Validate(); err != nil {
+		return faulted(err)
+	}
+	if c.content == nil {
+		return faulted(api.Errorf(api.CodeInvalidParams, "a blob needs content"))
+	}
+	return nil
+}
+
+// actBlob stores exactly the size that policy judged.
+func actBlob(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	ask := c.req.Blob
+	content := &exactly{r: c.content, rest: ask.SizeBytes}
+	ref, size, err := s.blobs.Put(content, ask.BlobRef)
+	c.watch.lap("store")
+	if err == nil {
+		return api.Payload{Blob: &api.BlobResult{BlobRef: ref, SizeBytes: size}}, nil
+	}
+	fault := api.Errorf(api.CodeBlobFailed, "%v", err)
+	if errors.Is(err, blob.ErrMismatch) || errors.Is(err, errSize) {
+		fault.Code = api.CodeBlobMismatch
+	}
+	return api.Payload{}, fault
+}
+
+func failedBlob(api.Code, string) api.Payload { return api.Payload{} }
+
+var errSize = errors.New("the content does not have the size that was announced")
+
+// exactly fails unless r has exactly rest bytes.
+type exactly struct {
+	r    io.Reader
+	rest int64
+}
+
+func (e *exactly) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	e.rest -= int64(n)
+	if e.rest < 0 || err == io.EOF && e.rest != 0 {
+		return n, errSize
+	}
+	return n, err
+}
+
+// Operations returns every operation that is served, in order of name.
+func Operations() []api.Op {
+	ops := slices.Clone(reads)
+	for op := range operations {
+		ops = append(ops, op)
+	}
+	slices.Sort(ops)
+	return ops
+}

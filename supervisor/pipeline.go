@@ -1,0 +1,435 @@
+package supervisor
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// Do carries out one operation with effect and returns its receipt, whatever the
+// outcome: a denial and a fault have receipts too. An error means that there is none,
+// because the supervisor is shutting down, the journal cannot be written, or ctx ended:
+// ctx ends the waiting, never the work.
+//
+// emit, if not nil, is called in order: with the acceptance once the intent is durable,
+// then with the output of an execution while it runs. It may be slow; nothing waits for
+// it but the caller.
+//
+// Principal must be complete, the scope included.
+func (s *Supervisor) Do(ctx context.Context, req *api.Request, emit func(api.Event)) (*api.Receipt, error) {
+	return s.do(ctx, req, nil, emit)
+}
+
+// PutBlob is Do for blob.put, whose content is not part of the request.
+func (s *Supervisor) PutBlob(ctx context.Context, req *api.Request, content io.Reader) (*api.Receipt, error) {
+	return s.do(ctx, req, content, nil)
+}
+
+// do is the pipeline. Nothing starts before its intent is durable, and nothing is
+// reported before its receipt is.
+func (s *Supervisor) do(ctx context.Context, req *api.Request, content io.Reader, emit func(api.Event)) (*api.Receipt, error) {
+	c, err := s.newCall(req)
+	if err != nil {
+		return nil, err
+	}
+	c.content = content
+	if refusal := s.permit(c); refusal != nil {
+		defer s.admission.leave()
+		return s.refuse(c, refusal)
+	}
+	if err := s.record(s.ctx, s.records(c)...); err != nil {
+		defer s.admission.leave()
+		c.operation.abandon(s, c)
+		return nil, err
+	}
+	c.watch.lap("intent")
+	if emit != nil && c.execution != nil {
+		c.follower = c.execution.follow(c.intent, Offsets{}) // before the first byte can come
+	}
+	go func() {
+		defer s.admission.leave()
+		s.act(c)
+	}()
+	return c.wait(ctx, emit)
+}
+
+// permit finds out whether, and as what exactly, an operation may take place. It
+// changes nothing but the registry, which operation.abandon puts right again.
+func (s *Supervisor) permit(c *call) *refusal {
+	for _, stage := range []struct {
+		name string
+		do   func(*Supervisor, *call) *refusal
+	}{
+		{"admit", c.operation.admit}, // is it well formed, does it belong to the caller, is there room
+		{"resolve", resolveFacts},    // what do its host paths lead to, under the caller's identity
+		{"policy", decide},           // may it
+		{"plan", c.operation.plan},   // as what exactly: the meet of request, grant and ceiling
+	} {
+		if refusal := stage.do(s, c); refusal != nil {
+			return refusal
+		}
+		c.watch.lap(stage.name)
+	}
+	return nil
+}
+
+// A call is one operation on its way through the pipeline.
+type call struct {
+	operation
+	req      *api.Request // as asked, with its secrets
+	redacted api.Request  // what policy, journal and logs may see
+	request  []byte       // redacted, canonical
+	nonce    string
+	intent   string
+	admitted time.Time
+	watch    stopwatch
+	content  io.Reader // of a blob
+
+	session   *session
+	execution *execution
+	follower  *follower
+	facts     rego.Facts
+	decision  *rego.Decision // nil until policy was asked
+	counts    *sessionCounts // as policy saw them
+	grant     *api.Grant     // of an open: effective
+	spec      sandbox.Spec
+	clamped   []api.Clamp
+
+	done    chan struct{} // closed when receipt or err is set
+	receipt *api.Receipt
+	err     error
+}
+
+// refusal is why an operation does not take place: reasons of a denial, or a fault.
+type refusal struct {
+	deny  []api.Deny
+	fault *api.Error
+}
+
+func denied(deny []api.Deny) *refusal {
+	if len(deny) == 0 {
+		return nil
+	}
+	return &refusal{deny: deny}
+}
+
+func faulted(err error) *refusal {
+	if e := faultOf(err); e != nil {
+		return &refusal{fault: e}
+	}
+	return nil
+}
+
+// faultOf gives any error a code that a caller can act on.
+func faultOf(err error) *api.Error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		if e == nil {
+			return nil
+		}
+		return e
+	}
+	if e, ok := errors.AsType[*sandbox.Error](err); ok {
+		return runnerError(e)
+	}
+	return api.Errorf(api.CodeInternalError, "%v", err)
+}
+
+// runnerError is an error of the launcher as the caller sees it.
+func runnerError(err error) *api.Error {
+	if e, ok := errors.AsType[*sandbox.Error](err); ok {
+		return api.Errorf(api.Code(e.Code), "%s", e.Msg)
+	}
+	return api.Errorf(api.CodeRunnerUnavailable, "%v", err)
+}
+
+// newCall begins an operation with effect.
+func (s *Supervisor) newCall(req *api.Request) (*call, error) {
+	op, ok := operations[req.Op]
+	if !ok {
+		return nil, api.Errorf(api.CodeUnknownMethod, "there is no operation %.80q", string(req.Op))
+	}
+	return s.enter(req, op)
+}
+
+// enter begins a call; whoever ends it leaves the gate.
+func (s *Supervisor) enter(req *api.Request, op operation) (*call, error) {
+	c := &call{operation: op, req: req, admitted: s.now(), done: make(chan struct{})}
+	c.watch.start()
+	c.redacted = req.Redact(s.salt)
+	var err error
+	if c.request, err = api.Encode(&c.redacted); err != nil {
+		return nil, api.Errorf(api.CodeDecodeError, "%v", err)
+	}
+	c.nonce = rand.Text()
+	c.intent = intentID(c.nonce, c.request)
+	if !s.admission.enter() {
+		return nil, api.Errorf(api.CodeShuttingDown, "the supervisor is shutting down")
+	}
+	return c, nil
+}
+
+// resolveFacts looks at every host path that the request names.
+func resolveFacts(s *Supervisor, c *call) *refusal {
+	paths := hostPaths(c.req.Open)
+	if len(paths) == 0 {
+		return nil
+	}
+	found, err := s.launcher.Resolve(s.ctx, caller(c.req.Principal), paths)
+	if err != nil {
+		return faulted(runnerError(err))
+	}
+	c.facts.Sources = make(map[string]rego.Source, len(paths))
+	for i, f := range found {
+		if f.Err != nil {
+			c.facts.Sources[paths[i]] = rego.Source{Error: api.Code(f.Err.Code)}
+			continue
+		}
+		c.facts.Sources[paths[i]] = rego.Source{Found: &rego.Found{
+			Resolved: f.Source.Resolved,
+			Kind:     f.Source.Kind,
+			Dev:      f.Source.Dev,
+			Ino:      f.Source.Ino,
+			OwnerUID: f.Source.OwnerUID,
+			Mode:     f.Source.Mode,
+		}}
+	}
+	return nil
+}
+
+func hostPaths(open *api.SessionOpen) []string {
+	if open == nil || open.Target.Local == nil {
+		return nil
+	}
+	var paths []string
+	seen := map[string]bool{}
+	add := func(p string) {
+		if !seen[p] {
+			seen[p] = true
+			paths = append(paths, p)
+		}
+	}
+	local := open.Target.Local
+	if local.Root.Dir != nil {
+		add(local.Root.Dir.Path)
+	}
+	if local.Root.Paths != nil {
+		for _, p := range local.Root.Paths.Paths {
+			add(p)
+		}
+	}
+	for _, m := range local.Mounts {
+		add(m.HostPath)
+	}
+	return paths
+}
+
+// decide asks policy, with the secrets already gone.
+func decide(s *Supervisor, c *call) *refusal {
+	entrypoint, _ := rego.Entrypoint(c.req.Op) // every served operation has one: see preflight
+	in := rego.Input{Request: &c.redacted, Facts: c.facts, Ceiling: s.ceiling, NowNS: c.admitted.UnixNano()}
+	if c.session != nil && c.req.Open == nil {
+		in.Session = c.session.judged(c.execution)
+		c.counts = &sessionCounts{in.Session.SessionID, in.Session.Executions, in.Session.LiveExecutions}
+	}
+	d := s.policy.Decide(s.ctx, entrypoint, in)
+	c.decision = &d
+	if !d.Allow {
+		return denied(d.Deny)
+	}
+	return nil
+}
+
+// records are the intent and, once there is one, the decision.
+func (s *Supervisor) records(c *call) []any {
+	at := c.admitted.UnixNano()
+	intent := intentRecord{
+		header:   header{typeIntent, at},
+		IntentID: c.intent,
+		Nonce:    c.nonce,
+		Request:  c.request,
+	}
+	if c.session != nil {
+		intent.SessionID = c.session.id
+	}
+	if c.execution != nil {
+		intent.ExecID = c.execution.id
+	}
+	if c.decision == nil {
+		return []any{intent}
+	}
+	d := c.decision
+	return []any{intent, decisionRecord{
+		header:        header{typeDecision, at},
+		IntentID:      c.intent,
+		Policy:        d.Policy,
+		InputDigest:   d.InputDigest,
+		CeilingDigest: s.ceilingDigest,
+		NowNS:         at,
+		Facts:         c.facts,
+		Session:       c.counts,
+		Allow:         d.Allow,
+		Deny:          d.Deny,
+		Warn:          d.Warn,
+		Grant:         d.Grant,
+		Limits:        d.Limits,
+		Obligations:   d.Obligations,
+	}}
+}
+
+// refuse settles an operation that does not take place. Its intent, its decision and
+// its receipt become durable together.
+func (s *Supervisor) refuse(c *call, why *refusal) (*api.Receipt, error) {
+	session := c.session
+	c.operation.abandon(s, c)
+	r := c.newReceipt()
+	var code api.Code
+	switch {
+	case why.fault != nil:
+		r.Outcome, code, r.ErrorMessage = api.OutcomeFaulted, why.fault.Code, why.fault.Message
+	default:
+		r.Outcome, r.Deny, code = api.OutcomeDenied, why.deny, why.deny[0].Code
+		r.ErrorMessage = why.deny[0].Message
+	}
+	r.ErrorCode, r.Status = code, "error"
+	r.Payload = c.operation.failed(code, r.ErrorMessage)
+	if c.req.Open != nil {
+		session = nil // it never was one
+	}
+	if session == nil {
+		r.SessionID = ""
+	}
+	r.ExecID = ""
+	s.settle(c, r, s.records(c)...)
+	return c.receipt, c.err
+}
+
+// act does what was permitted. It runs on the supervisor's own context: a caller that
+// goes away changes nothing.
+func (s *Supervisor) act(c *call) {
+	payload, fault := s.guarded(c)
+	r := c.newReceipt()
+	r.Payload = payload
+	r.Outcome, r.Status = api.OutcomeOK, "ok"
+	switch {
+	case fault != nil:
+		r.Outcome, r.Status = api.OutcomeFaulted, "error"
+		r.ErrorCode, r.ErrorMessage = fault.Code, fault.Message
+	case payload.Exec != nil:
+		r.ErrorCode = payload.Exec.ErrorCode
+		if payload.Exec.Status == "timeout" {
+			r.Status = "timeout"
+		}
+	}
+	s.settle(c, r)
+}
+
+// guarded keeps a bug in one operation from being the end of all of them.
+func (s *Supervisor) guarded(c *call) (payload api.Payload, fault *api.Error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("bug: operation panicked", "op", c.req.Op, "intent_id", c.intent, "panic", p, "stack", string(debug.Stack()))
+			payload, fault = c.operation.failed(api.CodeInternalError, ""), api.Errorf(api.CodeInternalError, "the supervisor failed; its log says more")
+		}
+	}()
+	return c.operation.act(s.ctx, s, c)
+}
+
+// newReceipt is the receipt without how it went.
+func (c *call) newReceipt() *api.Receipt {
+	r := &api.Receipt{
+		Version:       1,
+		IntentID:      c.intent,
+		Op:            c.req.Op,
+		RequestedKind: c.req.RequestedKind,
+		Principal:     c.req.Principal,
+		Clamped:       c.clamped,
+	}
+	r.AdmittedAtNS, r.AdmittedAt = stamp(c.admitted)
+	if c.session != nil {
+		r.SessionID = c.session.id
+	}
+	if c.execution != nil {
+		r.ExecID = c.execution.id
+	}
+	if c.decision != nil {
+		r.Policy, r.Warn = c.decision.Policy, c.decision.Warn
+	}
+	return r
+}
+
+// settle makes the receipt durable, after the records that belong before it, and only
+// then lets anybody see it. An operation whose receipt cannot be recorded has none.
+func (s *Supervisor) settle(c *call, r *api.Receipt, before ...any) {
+	r.SettledAtNS, r.SettledAt = stamp(s.now())
+	r.Timings = c.watch.laps
+	first, err := s.append(s.ctx, append(before, receiptRecord{s.header(typeReceipt), r})...)
+	if err == nil {
+		s.receipts.add(first+int64(len(before)), r)
+		c.receipt = r
+	} else {
+		c.err = err
+	}
+	if c.operation.settled != nil {
+		c.operation.settled(s, c)
+	}
+	s.logReceipt(c, r)
+	close(c.done)
+}
+
+// logReceipt says what happened without saying with what: no argument, no
+// environment, no content.
+func (s *Supervisor) logReceipt(c *call, r *api.Receipt) {
+	log := s.log.Debug
+	if r.Outcome != api.OutcomeOK {
+		log = s.log.Info
+	}
+	log("settled", "op", r.Op, "intent_id", r.IntentID, "session_id", r.SessionID, "exec_id", r.ExecID,
+		"uid", r.Principal.UID, "outcome", r.Outcome, "error_code", r.ErrorCode)
+}
+
+// wait returns the receipt, and hands out events until then.
+func (c *call) wait(ctx context.Context, emit func(api.Event)) (*api.Receipt, error) {
+	if emit != nil {
+		accepted := api.Event{Kind: "accepted", IntentID: c.intent}
+		if c.execution != nil {
+			accepted.ExecID = c.execution.id
+		}
+		emit(accepted)
+		if c.follower != nil {
+			c.follower.run(ctx, emit)
+		}
+	}
+	select {
+	case <-c.done:
+		return c.receipt, c.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// stopwatch measures the stages of a call.
+type stopwatch struct {
+	last time.Time
+	laps []api.Timing
+}
+
+func (w *stopwatch) start() { w.last = time.Now() }
+
+// lap ends a stage. A stage that did nothing is not worth a line.
+func (w *stopwatch) lap(stage string) {
+	now := time.Now()
+	if d := now.Sub(w.last); d > 0 {
+		w.laps = append(w.laps, api.Timing{Stage: stage, NS: int64(d)})
+	}
+	w.last = now
+}

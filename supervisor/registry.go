@@ -1,0 +1,128 @@
+package supervisor
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// registry knows the sessions: the live ones and the last that ended.
+type registry struct {
+	history int // ended sessions that are kept
+
+	mu       sync.Mutex
+	sessions map[string]*session
+	order    []*session // as they were added, oldest first
+	live     int
+	perUID   map[uint32]int
+}
+
+func newRegistry(history int) *registry {
+	return &registry{history: history, sessions: map[string]*session{}, perUID: map[uint32]int{}}
+}
+
+// add takes a session in, if there is room for one more (R020). Live sessions are
+// counted per user, not per scope: a scope is what the caller says, and saying more of
+// them must not give more (R090).
+func (r *registry) add(s *session, c sandbox.Ceiling) *api.Error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	uid := s.principal.UID
+	switch {
+	case c.Sessions > 0 && int64(r.live) >= c.Sessions:
+		return api.Errorf(api.CodeSessionLimit, "there are %d live sessions, which is the limit", r.live)
+	case c.SessionsPerPrincipal > 0 && int64(r.perUID[uid]) >= c.SessionsPerPrincipal:
+		return api.Errorf(api.CodeSessionLimit, "user %d has %d live sessions, which is the limit", uid, r.perUID[uid])
+	}
+	r.insert(s)
+	r.live++
+	r.perUID[uid]++
+	return nil
+}
+
+// restore takes in a session that ended before this supervisor began.
+func (r *registry) restore(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.insert(s)
+	r.forget()
+}
+
+func (r *registry) insert(s *session) {
+	r.sessions[s.id] = s
+	r.order = append(r.order, s)
+}
+
+// retire stops counting a session that has ended; it can still be looked at.
+func (r *registry) retire(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.uncount(s)
+	r.forget()
+}
+
+// remove drops a session that never came to be.
+func (r *registry) remove(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.uncount(s)
+	delete(r.sessions, s.id)
+	r.order = slices.DeleteFunc(r.order, func(o *session) bool { return o == s })
+}
+
+func (r *registry) uncount(s *session) {
+	r.live--
+	if r.perUID[s.principal.UID]--; r.perUID[s.principal.UID] == 0 {
+		delete(r.perUID, s.principal.UID)
+	}
+}
+
+// forget drops the oldest ended sessions beyond the history.
+func (r *registry) forget() {
+	excess := len(r.sessions) - r.live - r.history
+	if excess <= 0 {
+		return
+	}
+	r.order = slices.DeleteFunc(r.order, func(s *session) bool {
+		if excess == 0 || !s.over() {
+			return false
+		}
+		excess--
+		delete(r.sessions, s.id)
+		return true
+	})
+}
+
+// find returns the session of that id, if p may know of it.
+func (r *registry) find(p api.Principal, id string) (*session, *api.Error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.sessions[id]; s != nil && owns(s.principal, p) {
+		return s, nil
+	}
+	return nil, unknownSession(id)
+}
+
+// all returns every session, oldest first.
+func (r *registry) all() []*session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.order)
+}
+
+// running returns a live execution of p's, as the call that carries it out.
+func (r *registry) running(p api.Principal, exec string) *call {
+	for _, s := range r.all() {
+		if !owns(s.principal, p) {
+			continue
+		}
+		for _, x := range s.executing() {
+			if x.id == exec {
+				return x.call
+			}
+		}
+	}
+	return nil
+}

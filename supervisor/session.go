@@ -1,0 +1,311 @@
+package supervisor
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// The states of a session: creating → ready → closing → closed, and error when it
+// ended otherwise than by being closed.
+const (
+	stateCreating = "creating"
+	stateReady    = "ready"
+	stateClosing  = "closing"
+	stateClosed   = "closed"
+	stateError    = "error"
+)
+
+// ending is a reason for the end of a session, and what it means for executions that
+// are still running (table 1.4).
+type ending struct {
+	reason string
+	state  string
+	cause  api.Code // error_code of the executions that it ends
+}
+
+var (
+	endClosed     = ending{"closed", stateClosed, api.CodeSessionClosed}
+	endSignal     = ending{"signal", stateClosed, api.CodeSessionClosed}
+	endExpired    = ending{"expired", stateClosed, api.CodeSessionExpired}
+	endShutdown   = ending{"shutdown", stateClosed, api.CodeSessionClosed}
+	endRestarted  = ending{"supervisor_restarted", stateClosed, api.CodeSupervisorRestarted}
+	endRunnerGone = ending{"runner_unavailable", stateError, api.CodeRunnerUnavailable}
+	endUnrecorded = ending{"journal_failed", stateError, api.CodeJournalFailed}
+)
+
+// A session is one sandbox and what belongs to it. What stands above mu never changes
+// once the session is in the registry.
+type session struct {
+	id        string
+	principal api.Principal
+	labels    map[string]string
+	env       map[string]string // with secrets: never shown, never recorded
+	intent    string            // of the open
+	policy    string            // digest
+	created   time.Time
+
+	mu         sync.Mutex
+	grant      *api.Grant // effective; never changed after it is set
+	state      string
+	end        ending
+	started    time.Time
+	expires    time.Time // zero: never
+	ended      time.Time
+	usage      api.Usage
+	executions int64
+	live       map[string]*execution
+	timer      *time.Timer
+
+	running sync.WaitGroup // live executions
+	closed  chan struct{}  // closed when the end is recorded
+}
+
+func newSession(p api.Principal, open *api.SessionOpen, now time.Time) *session {
+	s := &session{
+		id:        newID("s-"),
+		principal: p,
+		labels:    open.Labels,
+		env:       map[string]string{},
+		created:   now,
+		state:     stateCreating,
+		live:      map[string]*execution{},
+		closed:    make(chan struct{}),
+	}
+	for name, value := range open.Target.Local.Env {
+		s.env[name] = value.Text
+	}
+	return s
+}
+
+// newID returns an id that nobody can guess (R016); it can name a cgroup.
+func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()) }
+
+// owns reports whether p may know that the session exists: it is the same user, in the
+// same scope (R033). Groups do not count; they may change during a session's life.
+func owns(owner, p api.Principal) bool { return owner.UID == p.UID && owner.Scope == p.Scope }
+
+// ready puts a built session into service. From here on its timer runs (R024).
+func (s *session) ready(grant *api.Grant, started time.Time, expire func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grant, s.started = grant, started
+	s.expires = expiry(grant, started)
+	if !s.expires.IsZero() {
+		s.timer = time.AfterFunc(s.expires.Sub(started), expire)
+	}
+	s.state = stateReady
+}
+
+// expiry is when a session ends by itself: start and ttl (R010), or earlier when the
+// grant itself ends (R109); zero when nobody bounds its life (R011).
+func expiry(g *api.Grant, started time.Time) time.Time {
+	var at time.Time
+	if g.TTLNS > 0 {
+		at = started.Add(time.Duration(g.TTLNS))
+	}
+	if g.ExpiresNS > 0 {
+		if end := time.Unix(0, g.ExpiresNS); at.IsZero() || end.Before(at) {
+			at = end
+		}
+	}
+	return at
+}
+
+// usable says why the session takes no operation, or nil (R025).
+func (s *session) usable(now time.Time) *api.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.usableLocked(now)
+}
+
+func (s *session) usableLocked(now time.Time) *api.Error {
+	switch {
+	case s.state == stateCreating:
+		return unknownSession(s.id)
+	case s.state == stateReady && (s.expires.IsZero() || now.Before(s.expires)):
+		return nil
+	case s.state == stateReady, s.end.cause == api.CodeSessionExpired:
+		return api.Errorf(api.CodeSessionExpired, "session %s has expired", s.id)
+	}
+	return api.Errorf(api.CodeSessionClosed, "session %s has ended: %s", s.id, s.end.reason)
+}
+
+// visible reports whether the session came to be: before that, it has no owner to show it to.
+func (s *session) visible() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state != stateCreating
+}
+
+// over reports whether the session has ended.
+func (s *session) over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == stateClosed || s.state == stateError
+}
+
+// unknownSession is the answer to an id that does not exist, and to one that belongs to
+// somebody else: the two cannot be told apart.
+func unknownSession(id string) *api.Error {
+	return api.Errorf(api.CodeSessionNotFound, "there is no session %s", id)
+}
+
+// admit takes an execution in, if the session is usable and has room for it.
+func (s *session) admit(x *execution, now time.Time) *api.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usableLocked(now); err != nil {
+		return err
+	}
+	if most := s.grant.Ceilings.Executions; most > 0 && int64(len(s.live)) >= most {
+		return api.Errorf(api.CodeExecLimit, "session %s has %d executions at once, which is its limit", s.id, most)
+	}
+	s.live[x.id] = x
+	s.executions++
+	s.running.Add(1)
+	return nil
+}
+
+// dismiss takes an execution out, once its receipt is durable. One that was refused
+// never happened.
+func (s *session) dismiss(x *execution, refused bool) {
+	s.mu.Lock()
+	delete(s.live, x.id)
+	if refused {
+		s.executions--
+	}
+	s.mu.Unlock()
+	s.running.Done()
+}
+
+// close begins the end and returns the executions that have to be stopped. first is
+// false when the end had begun before: how it ends was decided then (R030).
+func (s *session) close(why ending) (live []*execution, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if first = s.state == stateReady; first {
+		s.state, s.end = stateClosing, why
+		if s.timer != nil {
+			s.timer.Stop()
+		}
+	}
+	return slices.Collect(maps.Values(s.live)), first
+}
+
+// finish records the end.
+func (s *session) finish(at time.Time, used api.Usage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state, s.ended, s.usage = s.end.state, at, used
+	s.usage.Executions = s.executions
+	s.usage.WallNS = int64(at.Sub(s.started))
+	s.env = nil // secrets have no further use
+}
+
+// executing returns the live executions.
+func (s *session) executing() []*execution {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.live))
+}
+
+// left is the rest of the session's life, or 0 when it has no end.
+func (s *session) left(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.expires.IsZero() {
+		return 0
+	}
+	return max(s.expires.Sub(now), 1)
+}
+
+// judged is what policy is told about the session: its state without the execution
+// that is being judged.
+func (s *session) judged(self *execution) *rego.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := &rego.Session{
+		SessionID:      s.id,
+		Profile:        s.grant.Profile,
+		Labels:         s.labels,
+		Principal:      s.principal,
+		Grant:          s.grant,
+		Executions:     s.executions,
+		LiveExecutions: int64(len(s.live)),
+		StartedAtNS:    s.started.UnixNano(),
+	}
+	if !s.expires.IsZero() {
+		j.ExpiresAtNS = s.expires.UnixNano()
+	}
+	if self != nil {
+		j.Executions--
+		j.LiveExecutions--
+	}
+	return j
+}
+
+// document is the session as get and list show it.
+func (s *session) document() api.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := api.Session{
+		SessionID:    s.id,
+		State:        s.state,
+		Labels:       s.labels,
+		Principal:    s.principal,
+		PolicyDigest: s.policy,
+		Grant:        s.grant,
+		Executions:   s.executions,
+		Live:         int64(len(s.live)),
+		OpenIntent:   s.intent,
+		Reason:       s.end.reason,
+		Usage:        s.usage,
+	}
+	d.EnvNames = slices.Sorted(maps.Keys(s.env))
+	if s.grant != nil {
+		d.Profile, d.Workdir = s.grant.Profile, s.grant.Workdir
+	}
+	d.StartedAtNS, d.StartedAt = stamp(s.started)
+	d.ExpiresAtNS, d.ExpiresAt = stamp(s.expires)
+	d.EndedAtNS, d.EndedAt = stamp(s.ended)
+	return d
+}
+
+// result is the end as close reports it, the same every time (R030, R031).
+func (s *session) result() *api.CloseResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &api.CloseResult{
+		Status:     "closed",
+		FinalState: s.state,
+		Reason:     s.end.reason,
+		Usage:      s.usage,
+		Summary:    summary(s.end.reason, s.executions, s.ended.Sub(s.started)),
+	}
+	r.EndedAtNS, r.EndedAt = stamp(s.ended)
+	return r
+}
+
+func summary(reason string, executions int64, life time.Duration) string {
+	plural := "s"
+	if executions == 1 {
+		plural = ""
+	}
+	return fmt.Sprintf("%d execution%s in %s; ended: %s", executions, plural, life.Round(time.Millisecond), reason)
+}
+
+// stamp is an instant and its RFC 3339 twin; both are absent for the zero time.
+func stamp(t time.Time) (int64, string) {
+	if t.IsZero() {
+		return 0, ""
+	}
+	return t.UnixNano(), t.UTC().Format(time.RFC3339Nano)
+}

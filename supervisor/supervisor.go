@@ -1,0 +1,318 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/blob"
+	"github.com/stockade-dev/stockade/internal/cleanup"
+	"github.com/stockade-dev/stockade/internal/durable"
+	"github.com/stockade-dev/stockade/internal/journal"
+	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// Config is what a Supervisor works with.
+type Config struct {
+	State    string          // directory of the journal, the blobs and the salt; made if need be, mode 0700
+	Policy   *rego.Engine    // decides
+	Ceiling  sandbox.Ceiling // the operator's bound on whatever policy grants
+	Launcher Launcher        // builds
+	Defaults Defaults        // where neither policy nor the caller says anything
+	Version  string          // of this build, for records and host.info
+
+	Log *slog.Logger     // nil means slog.Default
+	Now func() time.Time // nil means time.Now
+}
+
+// Defaults hold where nobody said anything. They are not policy.
+type Defaults struct {
+	TimeoutNS    int64         // of an execution; 0 means 10 minutes
+	Grace        time.Duration // from TERM to KILL; 0 means 2 s
+	OutputBytes  int64         // kept of each stream of an execution; 0 means 64 MiB
+	InlineBytes  int64         // largest inline output; 0 means 16 KiB
+	PreviewBytes int64         // of a blob that the receipt shows; 0 means 512
+	History      int           // ended sessions that can still be looked at; 0 means 2000
+}
+
+func (d Defaults) filled() Defaults {
+	return Defaults{
+		TimeoutNS:    cmp.Or(d.TimeoutNS, int64(10*time.Minute)),
+		Grace:        cmp.Or(d.Grace, 2*time.Second),
+		OutputBytes:  cmp.Or(d.OutputBytes, 64<<20),
+		InlineBytes:  cmp.Or(d.InlineBytes, 16<<10),
+		PreviewBytes: cmp.Or(d.PreviewBytes, 512),
+		History:      cmp.Or(d.History, 2000),
+	}
+}
+
+// Supervisor holds the sessions of one state directory. Its methods may be called at
+// the same time.
+type Supervisor struct {
+	policy   *rego.Engine
+	ceiling  sandbox.Ceiling
+	launcher Launcher
+	defaults Defaults
+	version  string
+	log      *slog.Logger
+	now      func() time.Time
+
+	host          sandbox.Host
+	ceilingDigest string
+	salt          []byte
+	journal       *journal.Journal
+	blobs         *blob.Store
+	registry      *registry
+	receipts      *index
+
+	ctx        context.Context // of everything that no caller can cancel
+	cancel     context.CancelCauseFunc
+	admission  gate
+	background sync.WaitGroup // pipes that are being drained, the watch over the runner
+	undo       cleanup.Stack  // of New, and of Close
+}
+
+// New opens the state directory, settles what an earlier supervisor left unsettled,
+// and checks that every operation can be served. The caller ends it with Close. ctx
+// bounds New only.
+func New(ctx context.Context, cfg Config) (*Supervisor, error) {
+	s := &Supervisor{
+		policy:   cfg.Policy,
+		ceiling:  cfg.Ceiling,
+		launcher: cfg.Launcher,
+		defaults: cfg.Defaults.filled(),
+		version:  cfg.Version,
+		log:      cmp.Or(cfg.Log, slog.Default()),
+		now:      cfg.Now,
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	s.registry = newRegistry(s.defaults.History)
+	s.receipts = newIndex()
+	var undo cleanup.Stack
+	defer undo.Run()
+
+	// The lock first: nothing below may happen twice at once.
+	if err := durable.PrivateDir(cfg.State); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	lock, err := lockDir(cfg.State)
+	if err != nil {
+		return nil, err
+	}
+	undo.Add(func() { lock.Close() })
+	if s.salt, err = loadSalt(filepath.Join(cfg.State, "salt")); err != nil {
+		return nil, err
+	}
+	if s.blobs, err = blob.Open(filepath.Join(cfg.State, "blobs")); err != nil {
+		return nil, err
+	}
+	undo.Add(func() { s.blobs.Close() })
+	if s.journal, err = journal.Open(filepath.Join(cfg.State, "journal"), journal.Options{}); err != nil {
+		return nil, err
+	}
+	undo.Add(func() { s.journal.Close() })
+	s.host = s.launcher.Host()
+	for _, layer := range s.host.Missing() {
+		s.log.Warn("this host lacks a required layer; sessions are refused", "layer", layer.Name, "detail", layer.Detail, "remedy", layer.Remedy)
+	}
+	if err := preflight(s.policy); err != nil {
+		return nil, err
+	}
+	if err := s.replay(ctx); err != nil {
+		return nil, err
+	}
+	// Last, as the proof that the journal can be written.
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.background.Go(s.watchRunner)
+	s.undo, undo = undo, cleanup.Stack{}
+	return s, nil
+}
+
+// lockDir makes this process the only supervisor of dir. The lock ends with the
+// process, however that ends; the file stays.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("state directory %s is in use by another supervisor: %w", dir, err)
+	}
+	return f, nil
+}
+
+// loadSalt reads the key of secret digests, or makes it. It never leaves the state
+// directory: without it a digest in a record cannot be compared with a guess.
+func loadSalt(file string) ([]byte, error) {
+	salt, err := os.ReadFile(file)
+	if err == nil && len(salt) != saltBytes {
+		return nil, fmt.Errorf("salt %s: %d bytes, not %d", file, len(salt), saltBytes)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return salt, err
+	}
+	salt = make([]byte, saltBytes)
+	rand.Read(salt)
+	if err := os.WriteFile(file, salt, 0o600); err != nil {
+		return nil, fmt.Errorf("salt: %w", err)
+	}
+	return salt, durable.SyncDir(filepath.Dir(file))
+}
+
+const saltBytes = 32
+
+// preflight asks every entry point of every operation that is served, with a request
+// that says nothing. Policy may deny it, and it must have an answer.
+func preflight(policy *rego.Engine) error {
+	for _, op := range Operations() {
+		entrypoint, ok := rego.Entrypoint(op)
+		if !ok {
+			return fmt.Errorf("bug: operation %s has no entry point", op)
+		}
+		in := rego.Input{Request: &api.Request{Op: op}}
+		d := policy.Decide(context.Background(), entrypoint, in)
+		for _, deny := range d.Deny {
+			if deny.Code == api.CodePolicyUndefined || deny.Code == api.CodePolicyNotOneResult {
+				return fmt.Errorf("policy: %s has no answer for %s: %s", entrypoint, op, deny.Message)
+			}
+		}
+	}
+	return nil
+}
+
+// begin records what the decisions of this run rest on.
+func (s *Supervisor) begin(ctx context.Context) error {
+	ceiling, err := api.Encode(s.ceiling)
+	if err != nil {
+		return err
+	}
+	s.ceilingDigest = digest(ceiling)
+	return s.record(ctx, startRecord{
+		header:        s.header(typeStart),
+		Version:       s.version,
+		PolicyDigest:  s.policy.Digest(),
+		Ceiling:       s.ceiling,
+		CeilingDigest: s.ceilingDigest,
+	})
+}
+
+func (s *Supervisor) header(kind string) header { return header{Type: kind, AtNS: s.now().UnixNano()} }
+
+// record appends records that belong together; they are durable when it returns.
+func (s *Supervisor) record(ctx context.Context, records ...any) error {
+	_, err := s.append(ctx, records...)
+	return err
+}
+
+func (s *Supervisor) append(ctx context.Context, records ...any) (first int64, err error) {
+	encoded := make([][]byte, len(records))
+	for i, r := range records {
+		if encoded[i], err = api.Encode(r); err != nil {
+			return 0, api.Errorf(api.CodeJournalFailed, "%v", err)
+		}
+	}
+	first, err = s.journal.Append(ctx, encoded...)
+	if err != nil {
+		s.log.Error("journal", "error", err)
+		return 0, api.Errorf(api.CodeJournalFailed, "the journal cannot be written")
+	}
+	return first, nil
+}
+
+// watchRunner ends every session when the runner is gone: nothing of them is left.
+func (s *Supervisor) watchRunner() {
+	select {
+	case <-s.ctx.Done():
+		return
+	case <-s.launcher.Done():
+	}
+	s.log.Error("the runner is gone, and with it every session")
+	for _, ses := range s.registry.all() {
+		s.endSession(ses, endRunnerGone, 0)
+	}
+}
+
+// Close refuses new work, ends every session, lets what is in flight settle, and closes
+// the journal. When ctx ends first, executions lose their grace.
+func (s *Supervisor) Close(ctx context.Context) error {
+	idle, first := s.admission.close()
+	if !first {
+		<-idle
+		return nil
+	}
+	var ends sync.WaitGroup
+	endAll := func(grace time.Duration) {
+		for _, ses := range s.registry.all() {
+			ends.Go(func() { s.endSession(ses, endShutdown, grace) })
+		}
+	}
+	endAll(s.defaults.Grace)
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		endAll(0)
+		<-idle
+	}
+	ends.Wait()
+	endAll(0) // what was still being opened
+	ends.Wait()
+	s.cancel(errors.New("the supervisor has closed"))
+	s.background.Wait()
+	s.undo.Run()
+	return nil
+}
+
+// gate counts operations in flight and closes once.
+type gate struct {
+	mu     sync.Mutex
+	closed bool
+	inside int
+	idle   chan struct{} // closed when the gate is and nothing is inside
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.inside++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.inside--; g.closed && g.inside == 0 {
+		close(g.idle)
+	}
+}
+
+func (g *gate) close() (idle <-chan struct{}, first bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if first = !g.closed; first {
+		g.closed, g.idle = true, make(chan struct{})
+		if g.inside == 0 {
+			close(g.idle)
+		}
+	}
+	return g.idle, first
+}
