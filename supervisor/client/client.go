@@ -109,14 +109,20 @@ func (c *Client) Close(ctx context.Context, session api.SessionClose) (*api.Rece
 }
 
 // PutBlob stores everything that content holds. A ref that is not "" is checked
-// against it.
+// against it. Policy judges the size before the first byte travels, so content that
+// cannot tell its size is read into a temporary file first.
 func (c *Client) PutBlob(ctx context.Context, content io.Reader, ref string) (*api.Receipt, error) {
+	content, size, done, err := measure(content)
+	if err != nil {
+		return nil, fmt.Errorf("measure the content: %w", err)
+	}
+	defer done()
 	q := url.Values{}
 	if ref != "" {
 		q.Set("blob_ref", ref)
 	}
 	h := http.Header{"Content-Type": {"application/octet-stream"}}
-	return receipt(c.do(ctx, http.MethodPut, "/v1/blobs", q, content, h))
+	return receipt(c.send(ctx, http.MethodPut, "/v1/blobs", q, content, size, h))
 }
 
 // Blob returns the content of a blob and its size. The caller closes it.
@@ -197,6 +203,11 @@ func (c *Client) call(ctx context.Context, method, path string, v any, accept st
 const host = "stockade"
 
 func (c *Client) do(ctx context.Context, method, path string, q url.Values, body io.Reader, h http.Header) answer {
+	return c.send(ctx, method, path, q, body, 0, h)
+}
+
+// send is do with a body of a known size; 0 leaves it to net/http to find out.
+func (c *Client) send(ctx context.Context, method, path string, q url.Values, body io.Reader, size int64, h http.Header) answer {
 	target := "http://" + host + path
 	if len(q) > 0 {
 		target += "?" + q.Encode()
@@ -207,6 +218,9 @@ func (c *Client) do(ctx context.Context, method, path string, q url.Values, body
 	}
 	if h != nil {
 		req.Header = h
+	}
+	if size > 0 {
+		req.ContentLength = size
 	}
 	if c.scope != (api.Scope{}) {
 		scope, err := api.Encode(c.scope)
