@@ -69,8 +69,8 @@ func parseCheckpoint(text string) (checkpoint, error) {
 }
 
 // readCheckpoints reads the checkpoint file: signed notes, each followed by an empty
-// line, in ascending order. torn is the length of the beginning of a note at the end,
-// which a crash can leave.
+// line, in ascending order, up to end. torn bytes behind are of a note that was not
+// written to its end.
 func readCheckpoints(dir string, known note.Verifiers) (signed []checkpoint, end, torn int64, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, checkpointFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -78,12 +78,12 @@ func readCheckpoints(dir string, known note.Verifiers) (signed []checkpoint, end
 	}
 	for {
 		rest := data[end:]
+		if tornNote(rest, end) {
+			return signed, end, int64(len(rest)), nil
+		}
 		msg, ok := cutNote(rest)
 		if !ok {
-			if !beginsNote(rest) {
-				return signed, end, 0, &CorruptError{File: checkpointFile, Seq: -1, Offset: end, Reason: "not a signed note"}
-			}
-			return signed, end, int64(len(rest)), nil
+			return signed, end, 0, &CorruptError{File: checkpointFile, Seq: -1, Offset: end, Reason: "not a signed note"}
 		}
 		c, err := openCheckpoint(msg, known)
 		if err == nil && len(signed) > 0 {
@@ -110,6 +110,23 @@ func cutNote(data []byte) ([]byte, bool) {
 		return nil, false
 	}
 	return bytes.Join(lines[:noteLines-1], nil), true
+}
+
+// tornNote reports whether data, which stands at offset at, is what an interrupted write
+// of the last note can leave: its beginning, or the whole with sectors of zeros where
+// only the length of the file had become durable.
+func tornNote(data []byte, at int64) bool {
+	const sector = 512
+	hole := bytes.IndexByte(data, 0)
+	if hole < 0 {
+		_, whole := cutNote(data)
+		return !whole && beginsNote(data)
+	}
+	behind := bytes.TrimLeft(data[hole:], "\x00")
+	end := len(data) - len(behind)
+	return (hole == 0 || (at+int64(hole))%sector == 0) &&
+		(len(behind) == 0 || (at+int64(end))%sector == 0) &&
+		beginsNote(data[:hole]) && !bytes.Contains(behind, []byte(checkpointTitle))
 }
 
 // beginsNote reports whether a note that is not there to the end looks as a write that

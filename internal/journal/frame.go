@@ -1,11 +1,11 @@
 package journal
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -158,14 +158,15 @@ func (f flaw) tearable() bool {
 }
 
 // readFrame reads the frame that is due. The error is [io.EOF] where nothing is written,
-// a flaw, or what the disk said. room is how much of the file is left.
-func readFrame(r io.Reader, room int64, seed uint32) (frame, []byte, error) {
+// a flaw, or what the disk said. room is how much of the file is left; buf is used for
+// the record if it is large enough.
+func readFrame(r io.Reader, room int64, seed uint32, buf []byte) (frame, []byte, error) {
 	var head [frameHeader]byte
 	n, err := io.ReadFull(r, head[:])
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return frame{}, nil, err
 	}
-	if bytes.Equal(head[:n], make([]byte, n)) {
+	if head == [frameHeader]byte{} {
 		return frame{}, nil, io.EOF
 	}
 	if n < frameHeader {
@@ -179,7 +180,7 @@ func readFrame(r io.Reader, room int64, seed uint32) (frame, []byte, error) {
 	if size > room {
 		return frame{}, nil, flawShort
 	}
-	body := make([]byte, size-frameHeader)
+	body := slices.Grow(buf[:0], int(size-frameHeader))[:size-frameHeader]
 	if _, err := io.ReadFull(r, body); err == io.EOF || err == io.ErrUnexpectedEOF {
 		return frame{}, nil, flawShort // a live segment was sealed while we read
 	} else if err != nil {
@@ -188,5 +189,5 @@ func readFrame(r io.Reader, room int64, seed uint32) (frame, []byte, error) {
 	if crc32.Checksum(body, castagnoli) != h.sum {
 		return frame{}, nil, flawRecord
 	}
-	return h, body[:h.size:h.size], nil
+	return h, body[:h.size], nil
 }

@@ -69,7 +69,7 @@ func (g *segment) read(dir string, from int64, fn func(int64, []byte) error) err
 // record reads record seq, at which r must stand.
 func (g *segment) record(r io.Reader, seq int64) ([]byte, error) {
 	off := g.offset(seq)
-	h, rec, err := readFrame(r, g.end-off, g.seed)
+	h, rec, err := readFrame(r, g.end-off, g.seed, nil)
 	if err == io.EOF {
 		err = flaw("record is gone")
 	}

@@ -180,10 +180,12 @@ func (s *survey) read(f io.ReaderAt, size int64, name string, last bool) error {
 	}
 	r := newFrames(f, seg.end, size)
 	reread := false
+	var buf []byte
 	for left := uint32(0); ; {
 		seq := s.tree.n
-		h, rec, err := readFrame(r, size-seg.end, seg.seed)
+		h, rec, err := readFrame(r, size-seg.end, seg.seed, buf)
 		if err == nil {
+			buf = rec
 			var leaf tlog.Hash
 			if leaf, err = s.check(&h, rec, left); err == nil {
 				s.take(seg, &h, leaf)

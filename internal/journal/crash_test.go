@@ -1,0 +1,337 @@
+package journal
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// story appends groups of one to three records, with a checkpoint after every seventh,
+// until something fails for good. It returns how many records were acknowledged.
+func story(t testing.TB, dir string, d *disk) (acked int) {
+	t.Helper()
+	j, err := Open(dir, storyOptions(d))
+	if err != nil {
+		return 0
+	}
+	defer j.Close()
+	n := int(j.Len())
+	acked = n
+	for step := range 25 {
+		group := storyGroup(n)
+		first, err := j.Append(context.Background(), group...)
+		if errors.Is(err, ErrFull) {
+			continue // nothing was written; the next is the same group
+		}
+		if err != nil {
+			if !errors.Is(err, ErrFailed) {
+				t.Errorf("append: %v", err)
+			}
+			break
+		}
+		if int(first) != n {
+			t.Errorf("record %d got number %d", n, first)
+		}
+		n += len(group)
+		acked = n
+		if step%7 == 6 {
+			if _, err := j.Checkpoint(); err != nil && !errors.Is(err, ErrFull) {
+				break
+			}
+		}
+	}
+	// The first failure is final: whatever the disk says now.
+	if j.failure() != nil {
+		if _, err := j.Append(context.Background(), record(0)); !errors.Is(err, ErrFailed) {
+			t.Errorf("append after a failure: %v", err)
+		}
+		if _, err := j.Checkpoint(); !errors.Is(err, ErrFailed) {
+			t.Errorf("checkpoint after a failure: %v", err)
+		}
+	}
+	return acked
+}
+
+func storyOptions(d *disk) Options {
+	opt := small
+	opt.disk, opt.CheckpointEvery = d, 1<<40 // only where the story says
+	return opt
+}
+
+func storyGroup(first int) [][]byte {
+	var group [][]byte
+	for i := range 1 + first%3 {
+		group = append(group, record(first+i))
+	}
+	return group
+}
+
+// recovered opens what a crash left and checks it: every acknowledged record is there,
+// in its place, nothing else but whole groups behind them, and it goes on.
+func recovered(t testing.TB, dir string, acked int) {
+	t.Helper()
+	opt := storyOptions(watch(dir, nil).disk())
+	j, err := Open(dir, opt)
+	if err != nil {
+		t.Errorf("open after a crash with %d acknowledged: %v", acked, err)
+		return
+	}
+	defer j.Close()
+	n := int(j.Len())
+	if n < acked {
+		t.Errorf("%d records were acknowledged and %d are left", acked, n)
+	}
+	expect(t, j, n)
+	boundary := 0
+	for boundary < n {
+		boundary += len(storyGroup(boundary))
+	}
+	if boundary != n {
+		t.Errorf("%d records: an append is there in part", n)
+	}
+	fill(t, j, n, n+3)
+	j.Close()
+	if r, err := Verify(dir, verifiers(t, dir)); err != nil || r.TailBytes != 0 || r.Signed != int64(n+3) {
+		t.Errorf("verify after recovery: %+v, %v", r, err)
+	}
+}
+
+// seedJournal is a journal with its keys, to copy.
+func seedJournal(t testing.TB) string {
+	dir := fresh(t)
+	j := open(t, dir, storyOptions(nil))
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// R254: the power fails at the k-th operation, for every k, and the machine is switched
+// on again, several times over with a different rest of what was not synced.
+func TestPowerCut(t *testing.T) {
+	seed := seedJournal(t)
+	for k := 0; ; k++ {
+		dir := clone(t, seed)
+		d := watch(dir, func(op int, _ string) error {
+			if op >= k {
+				return errors.New("no power")
+			}
+			return nil
+		})
+		acked := story(t, dir, d.disk())
+		recovered(t, d.powerCut(t, nil), acked)
+		for i := range uint64(3) {
+			recovered(t, d.powerCut(t, rand.New(rand.NewPCG(uint64(k), i))), acked)
+		}
+		if t.Failed() {
+			t.Fatalf("at operation %d", k)
+		}
+		if d.ops <= k { // the story came to its end
+			return
+		}
+	}
+}
+
+// R247: every operation fails once, with each of the errors that disks give, and goes
+// half-way if it is a write. Nothing is acknowledged that is not there afterwards,
+// neither after a restart of the daemon nor after one of the machine.
+func TestDiskFaults(t *testing.T) {
+	seed := seedJournal(t)
+	for _, errno := range []error{unix.EIO, unix.ENOSPC, unix.EDQUOT, io.ErrShortWrite} {
+		for k := 0; ; k++ {
+			dir := clone(t, seed)
+			d := watch(dir, func(op int, _ string) error {
+				if op == k {
+					return errno
+				}
+				return nil
+			})
+			acked := story(t, dir, d.disk())
+			recovered(t, d.powerCut(t, nil), acked)
+			recovered(t, dir, acked)
+			if t.Failed() {
+				t.Fatalf("%v at operation %d", errno, k)
+			}
+			if d.ops <= k {
+				break
+			}
+		}
+	}
+}
+
+// R247: an acknowledgement never precedes the sync that covers it, and one sync covers
+// many: each caller looks, at the moment of its answer, at what is synced.
+func TestAckOrder(t *testing.T) {
+	dir := clone(t, seedJournal(t))
+	d := watch(dir, nil)
+	real := d.disk()
+	slow := *real
+	slow.sync = func(f *os.File) error {
+		time.Sleep(100 * time.Microsecond) // long enough for others to queue up
+		return real.sync(f)
+	}
+	opt := storyOptions(&slow)
+	opt.SegmentBytes = 64 << 10
+	j := open(t, dir, opt)
+	const callers, each = 32, 50
+	var running sync.WaitGroup
+	for c := range callers {
+		running.Go(func() {
+			for i := range each {
+				rec := fmt.Appendf(nil, "caller %d record %d", c, i)
+				seq, err := j.Append(context.Background(), rec)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				segments := j.snapshot()
+				seg := segments[holding(segments, seq)]
+				if got := d.synced(seg.name)[seg.offset(seq)+frameHeader:]; string(got[:len(rec)]) != string(rec) {
+					t.Errorf("record %d was acknowledged and is not synced", seq)
+				}
+			}
+		})
+	}
+	running.Wait()
+	if j.Len() != callers*each {
+		t.Errorf("%d records", j.Len())
+	}
+	if syncs := d.kinds["sync"]; syncs > callers*each/2 {
+		t.Errorf("%d syncs for %d appends: they do not share", syncs, callers*each)
+	}
+}
+
+// R254: the last segment ends at any byte of what was written: the journal recovers to
+// exactly the records that are whole, and goes on.
+func TestTruncateEverywhere(t *testing.T) {
+	dir := clone(t, seedJournal(t))
+	opt := storyOptions(watch(dir, nil).disk())
+	opt.SegmentBytes = 4 << 10
+	j := open(t, dir, opt)
+	fill(t, j, 0, 12)
+	crashed := clone(t, dir)
+	seg := j.snapshot()[0]
+	content, err := os.ReadFile(filepath.Join(crashed, seg.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := int64(segmentHeader); size <= seg.end; size++ {
+		whole := 0
+		for whole < len(seg.offsets) && seg.offset(int64(whole))+framed(len(record(whole))) <= size {
+			whole++
+		}
+		for _, zeros := range []bool{false, true} { // the file got shorter, or was never filled
+			cut := clone(t, crashed)
+			image := content[:size]
+			if zeros {
+				image = append(append([]byte{}, image...), make([]byte, len(content)-int(size))...)
+			}
+			write(t, filepath.Join(cut, seg.name), image)
+			opt.disk = watch(cut, nil).disk()
+			j, err := Open(cut, opt)
+			if err != nil {
+				t.Fatalf("cut at %d: %v", size, err)
+			}
+			expect(t, j, int(j.Len()))
+			// Zeros at the end of a record may have been zeros all along.
+			if n := int(j.Len()); n != whole && !(zeros && n == whole+1) {
+				t.Fatalf("cut at %d: %d records, want %d", size, n, whole)
+			}
+			fill(t, j, int(j.Len()), 15)
+			j.Close()
+		}
+	}
+}
+
+// R247, R254: a process that appends from eight goroutines is killed at random; every
+// record that it said was durable is there. One segment holds few records, so that it
+// dies in rotations too.
+func TestKill(t *testing.T) {
+	if dir := os.Getenv("JOURNAL_KILL_DIR"); dir != "" {
+		appendForever(dir)
+	}
+	dir := fresh(t)
+	acked := map[string]bool{}
+	deadline := time.Now().Add(3 * time.Second)
+	for round := 0; time.Now().Before(deadline); round++ {
+		child := exec.Command(os.Args[0], "-test.run=^TestKill$")
+		child.Env = append(os.Environ(), "JOURNAL_KILL_DIR="+dir, fmt.Sprintf("JOURNAL_KILL_ROUND=%d", round))
+		child.Stderr = os.Stderr
+		out, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(time.Duration(20+rand.IntN(60))*time.Millisecond, func() { child.Process.Kill() })
+		lines := bufio.NewReader(out)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				break
+			}
+			acked[strings.TrimSuffix(line, "\n")] = true
+		}
+		timer.Stop()
+		child.Wait()
+
+		if r, err := Verify(dir, verifiers(t, dir)); err != nil {
+			t.Fatalf("round %d: %+v, %v", round, r, err)
+		}
+		j := open(t, dir, small)
+		found := map[string]bool{}
+		if err := j.Read(0, func(seq int64, rec []byte) error {
+			found[string(rec)] = true
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for rec := range acked {
+			if !found[rec] {
+				t.Fatalf("round %d: %q was acknowledged and is gone", round, rec)
+			}
+		}
+	}
+	if len(acked) == 0 {
+		t.Fatal("no child appended anything")
+	}
+	t.Logf("%d records acknowledged", len(acked))
+}
+
+// appendForever is the child: it says what is durable, until it is killed.
+func appendForever(dir string) {
+	j, err := Open(dir, small)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for c := range 8 {
+		go func() {
+			for i := 0; ; i++ {
+				rec := fmt.Sprintf("round %s caller %d record %d", os.Getenv("JOURNAL_KILL_ROUND"), c, i)
+				if _, err := j.Append(context.Background(), []byte(rec)); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					os.Exit(1)
+				}
+				fmt.Println(rec)
+			}
+		}()
+	}
+	select {}
+}

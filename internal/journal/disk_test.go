@@ -1,0 +1,249 @@
+package journal
+
+import (
+	"bytes"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stockade-dev/stockade/internal/durable"
+)
+
+// watchedDisk is a disk that knows what a power cut would leave of it: content that was
+// synced and names whose directory was synced for sure, of the rest anything. It does
+// not really sync, so that a test can do thousands of operations.
+type watchedDisk struct {
+	dir string
+	// fault is asked before each operation, with its number and kind. A write that
+	// gets an error has written half.
+	fault func(op int, kind string) error
+
+	mu    sync.Mutex
+	ops   int
+	kinds map[string]int
+	open  map[*os.File]*stored
+	now   map[string]*stored // by name
+	kept  map[string]*stored // by name, as of the last sync of the directory
+}
+
+// stored is what is known of one file. Its present content is in the file itself.
+type stored struct {
+	synced   []byte
+	poisoned bool // a sync failed: what was written before is never synced any more
+}
+
+func watch(dir string, fault func(op int, kind string) error) *watchedDisk {
+	if fault == nil {
+		fault = func(int, string) error { return nil }
+	}
+	return &watchedDisk{
+		dir: dir, fault: fault, kinds: map[string]int{},
+		open: map[*os.File]*stored{}, now: map[string]*stored{}, kept: map[string]*stored{},
+	}
+}
+
+// step counts an operation and gives it its fault.
+func (d *watchedDisk) step(kind string) error {
+	d.ops++
+	d.kinds[kind]++
+	return d.fault(d.ops-1, kind)
+}
+
+// of is what is known of f. A file that was there before counts as synced.
+func (d *watchedDisk) of(f *os.File) *stored {
+	if s := d.open[f]; s != nil {
+		return s
+	}
+	content, err := os.ReadFile(f.Name())
+	if err != nil {
+		panic(err)
+	}
+	s := &stored{synced: content}
+	name := filepath.Base(f.Name())
+	d.open[f], d.now[name], d.kept[name] = s, s, s
+	return s
+}
+
+func (d *watchedDisk) disk() *disk {
+	locked := func() func() { d.mu.Lock(); return d.mu.Unlock }
+	return &disk{
+		create: func(name string) (*os.File, error) {
+			defer locked()()
+			if err := d.step("create"); err != nil {
+				return nil, err
+			}
+			f, err := realDisk.create(name)
+			if err == nil {
+				s := &stored{}
+				d.open[f], d.now[filepath.Base(name)] = s, s
+			}
+			return f, err
+		},
+		write: func(f *os.File, b []byte, off int64) (int, error) {
+			defer locked()()
+			d.of(f)
+			if err := d.step("write"); err != nil {
+				n, _ := f.WriteAt(b[:len(b)/2], off)
+				return n, err
+			}
+			return f.WriteAt(b, off)
+		},
+		sync: func(f *os.File) error {
+			defer locked()()
+			s := d.of(f)
+			if err := d.step("sync"); err != nil {
+				s.poisoned = true
+				return err
+			}
+			if !s.poisoned {
+				s.synced = readAll(f)
+			}
+			return nil
+		},
+		allocate: func(f *os.File, size int64) error {
+			defer locked()()
+			d.of(f)
+			if err := d.step("allocate"); err != nil {
+				return err
+			}
+			return durable.Allocate(f, size)
+		},
+		truncate: func(f *os.File, size int64) error {
+			defer locked()()
+			d.of(f)
+			if err := d.step("truncate"); err != nil {
+				return err
+			}
+			return f.Truncate(size)
+		},
+		rename: func(from, to string) error {
+			defer locked()()
+			if err := d.step("rename"); err != nil {
+				return err
+			}
+			d.now[filepath.Base(to)] = d.now[filepath.Base(from)]
+			delete(d.now, filepath.Base(from))
+			return os.Rename(from, to)
+		},
+		syncDir: func(string) error {
+			defer locked()()
+			if err := d.step("syncDir"); err != nil {
+				return err
+			}
+			d.kept = maps.Clone(d.now)
+			return nil
+		},
+	}
+}
+
+func readAll(f *os.File) []byte {
+	info, err := f.Stat()
+	if err != nil {
+		panic(err)
+	}
+	b := make([]byte, info.Size())
+	if _, err := f.ReadAt(b, 0); err != nil && len(b) > 0 {
+		panic(err)
+	}
+	return b
+}
+
+// syncedLen is how much of a file with this name would survive.
+func (d *watchedDisk) synced(name string) []byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.kept[name]; s != nil {
+		return s.synced
+	}
+	return nil
+}
+
+// powerCut makes a directory as it could be found after the power failed now. Without
+// rng nothing survives that need not.
+func (d *watchedDisk) powerCut(t testing.TB, rng *rand.Rand) string {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dir := fresh(t)
+	if err := durable.PrivateDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	names := d.kept
+	if rng != nil && rng.IntN(2) == 0 {
+		names = d.now
+	}
+	for name, s := range names {
+		content := s.synced
+		if rng != nil {
+			// Where it stands now, under whatever name.
+			for other, o := range d.now {
+				if o == s {
+					present, err := os.ReadFile(filepath.Join(d.dir, other))
+					if err == nil {
+						content = mix(rng, s.synced, present)
+					}
+				}
+			}
+		}
+		write(t, filepath.Join(dir, name), content)
+	}
+	for _, name := range []string{keyFile, publicKeyFile, checkpointFile} {
+		if names[name] == nil { // made without this disk, durably
+			content, err := os.ReadFile(filepath.Join(d.dir, name))
+			if err != nil {
+				continue
+			}
+			write(t, filepath.Join(dir, name), content)
+		}
+	}
+	return dir
+}
+
+// mix takes each sector from the one or from the other, and the length too.
+func mix(rng *rand.Rand, synced, present []byte) []byte {
+	const sector = 512
+	size := len(synced)
+	if rng.IntN(2) == 0 {
+		size = len(present)
+	}
+	mixed := make([]byte, size)
+	copy(mixed, synced)
+	for at := 0; at < min(size, len(present)); at += sector {
+		if rng.IntN(2) == 0 {
+			end := min(at+sector, size, len(present))
+			copy(mixed[at:end], present[at:end])
+		}
+	}
+	return mixed
+}
+
+func write(t testing.TB, name string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clone copies a journal's files, as kill -9 leaves them.
+func clone(t testing.TB, from string) string {
+	t.Helper()
+	dir := fresh(t)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		content, err := os.ReadFile(filepath.Join(from, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, e.Name()), bytes.Clone(content))
+	}
+	return dir
+}
