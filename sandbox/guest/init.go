@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -242,14 +243,18 @@ func (g *guestInit) spawn(call uint64, f *spawnFrame, fds []int) error {
 	return nil
 }
 
-// explain finds out which step of a failed start gave the errno: clone and execve
-// share one.
+// cloneErrors are the errnos by which clone refuses, and execve does not: no more processes, or
+// a cgroup that takes none.
+var cloneErrors = []syscall.Errno{syscall.EAGAIN, syscall.ENOMEM, syscall.EBUSY, syscall.EBADF, syscall.ENODEV, syscall.EOPNOTSUPP}
+
+// explain finds out which step of a failed start gave the errno: the child reports one for all of
+// clone, setuid, chdir and execve.
 func (g *guestInit) explain(program, cwd string, e syscall.Errno) *Error {
 	if refused := g.enter(cwd); refused != nil {
 		return refused
 	}
-	switch e {
-	case syscall.EAGAIN, syscall.ENOMEM, syscall.EBUSY, syscall.EINVAL, syscall.EBADF, syscall.ENODEV:
+	allowed := g.asIdentity(func() syscall.Errno { return executable(within(cwd, program)) }) == 0
+	if slices.Contains(cloneErrors, e) || allowed && (e == syscall.EACCES || e == syscall.EPERM) {
 		return &Error{StageClone, "clone", e}
 	}
 	return &Error{StageProgram, "execve " + program, e}

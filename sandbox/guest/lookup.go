@@ -67,20 +67,16 @@ func pathOf(env []string) string {
 	return defaultPath
 }
 
-// search returns the first executable regular file, or EACCES if there are only others, or ENOENT.
+// search returns the first executable file, or EACCES if there are only others, or ENOENT.
 func search(name, path, cwd string) (string, syscall.Errno) {
 	e := syscall.ENOENT
 	for dir := range strings.SplitSeq(path, ":") {
 		candidate := within(cwd, dir) + "/" + name
-		var st unix.Stat_t
-		switch ae := access(candidate); {
-		case ae == syscall.EACCES:
-			e = ae
-		case ae != 0:
-		case unix.Stat(candidate, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG:
-			e = syscall.EACCES
-		default:
+		switch executable(candidate) {
+		case 0:
 			return candidate, 0
+		case syscall.EACCES:
+			e = syscall.EACCES
 		}
 	}
 	return "", e
@@ -92,6 +88,21 @@ func within(cwd, path string) string {
 		return path
 	}
 	return cwd + "/" + path
+}
+
+// executable says whether the calling thread may execute a file, which a directory is not.
+func executable(path string) syscall.Errno {
+	if e := access(path); e != 0 {
+		return e
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return errno(err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return syscall.EACCES
+	}
+	return 0
 }
 
 // access says whether the calling thread may execute a file or search a directory.

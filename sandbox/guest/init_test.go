@@ -1,0 +1,540 @@
+package guest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// status returns the named fields of the /proc/self/status of an execution.
+func status(t *testing.T, b *box, names ...string) map[string]string {
+	t.Helper()
+	out, _ := b.output(command("cat", "/proc/self/status"))
+	return fields(out, names...)
+}
+
+func fields(text string, names ...string) map[string]string {
+	got := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(line, ":")
+		if slices.Contains(names, name) {
+			got[name] = strings.Join(strings.Fields(value), " ")
+		}
+	}
+	return got
+}
+
+// R085, R261, T026: what an execution is, by the kernel's word.
+func TestExecutionsInherit(t *testing.T) {
+	const netBind = 1 << unix.CAP_NET_BIND_SERVICE
+	for _, tt := range []struct {
+		name   string
+		change func(*Setup)
+		want   map[string]string
+	}{
+		{"nothing granted", func(*Setup) {}, map[string]string{
+			"CapInh": "0000000000000000", "CapPrm": "0000000000000000", "CapEff": "0000000000000000",
+			"CapBnd": "0000000000000000", "CapAmb": "0000000000000000",
+		}},
+		{"a capability granted", func(s *Setup) { s.Capabilities = netBind }, map[string]string{
+			"CapInh": "0000000000000400", "CapPrm": "0000000000000400", "CapEff": "0000000000000400",
+			"CapBnd": "0000000000000400", "CapAmb": "0000000000000400",
+		}},
+		{"uid 0 is no root", func(s *Setup) { s.UID, s.GID = 0, 0 }, map[string]string{
+			"CapInh": "0000000000000000", "CapPrm": "0000000000000000", "CapEff": "0000000000000000",
+			"CapBnd": "0000000000000000", "CapAmb": "0000000000000000",
+		}},
+		{"uid 0 with a capability", func(s *Setup) { s.UID, s.Capabilities = 0, netBind }, map[string]string{
+			"CapInh": "0000000000000400", "CapPrm": "0000000000000400", "CapEff": "0000000000000400",
+			"CapBnd": "0000000000000400", "CapAmb": "0000000000000400",
+		}},
+		{"seccomp and the rest", func(s *Setup) { s.Filter = denyMkdir() }, map[string]string{
+			"NoNewPrivs": "1", "Seccomp": "2", "Seccomp_filters": "1", "Umask": "0022",
+			"SigIgn": "0000000000000000", "SigBlk": "0000000000000000", "SigCgt": "0000000000000000", "Threads": "1",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := baseline()
+			tt.change(&s)
+			b := start(t, s)
+			var names []string
+			for name := range tt.want {
+				names = append(names, name)
+			}
+			got := status(t, b, names...)
+			for name, want := range tt.want {
+				if got[name] != want {
+					t.Errorf("%s: got %q, want %q", name, got[name], want)
+				}
+			}
+			out, _ := b.output(command("id", "-u"))
+			if strings.TrimSpace(out) != strconv.Itoa(int(s.UID)) {
+				t.Errorf("id -u: %s", out)
+			}
+		})
+	}
+}
+
+// denyMkdir is a seccomp program that refuses mkdir(at) with EXDEV and allows the rest.
+func denyMkdir() []byte {
+	var b []byte
+	for _, f := range []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: unix.SYS_MKDIR},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.SYS_MKDIRAT},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EXDEV)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	} {
+		b = binary.NativeEndian.AppendUint16(b, f.Code)
+		b = append(b, f.Jt, f.Jf)
+		b = binary.NativeEndian.AppendUint32(b, f.K)
+	}
+	return b
+}
+
+func TestIdentityAndSurroundings(t *testing.T) {
+	s := baseline()
+	s.Filter = denyMkdir()
+	s.Rlimits = []Rlimit{{unix.RLIMIT_NOFILE, 123, 123}, {unix.RLIMIT_CORE, 0, 0}}
+	b := start(t, s)
+	for _, tt := range []struct{ name, script, want string }{
+		{"identity", "id -u; id -g; id -G", "1000\n1001\n1001 1002 1003\n"},
+		{"umask", "umask", "0022\n"},
+		{"limits", "ulimit -n; ulimit -Hn; ulimit -c", "123\n123\n0\n"},
+		{"oom score", "cat /proc/self/oom_score_adj", "500\n"},
+		{"seccomp", "mkdir /tmp/x 2>&1", "mkdir: cannot create directory '/tmp/x': Invalid cross-device link\n"},
+		// T003: descriptor 3 is the directory that ls itself opened.
+		{"descriptors", "ls /proc/self/fd", "0\n1\n2\n3\n"},
+		{"session leader", "read pid _ _ _ group session _ </proc/self/stat; test $pid = $group && test $pid = $session && echo yes", "yes\n"},
+		{"environment", "env", "PATH=/usr/bin:/bin\nLANG=C\nPWD=/\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got, _ := b.output(shell(tt.script)); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// T003, T046, T086: init itself, from outside.
+func TestInitIsBare(t *testing.T) {
+	s := baseline()
+	s.Filter = denyMkdir()
+	b := start(t, s)
+	b.output(shell("true")) // so that whatever a spawn leaves behind is there
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", b.pid))
+	if err != nil || len(tasks) == 0 {
+		t.Fatal(tasks, err)
+	}
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := fields(string(text), "Seccomp", "NoNewPrivs", "CapInh", "CapAmb", "CapEff")
+		want := map[string]string{"Seccomp": "2", "NoNewPrivs": "1", "CapInh": "0000000000000000", "CapAmb": "0000000000000000", "CapEff": "00000000000001e0"}
+		if filepath.Base(filepath.Dir(task)) == strconv.Itoa(b.pid) {
+			want["CapEff"] = "00000000000000e0" // the main thread has no CAP_SETPCAP any more
+		}
+		for name := range want {
+			if got[name] != want[name] {
+				t.Errorf("%s: %s: got %q, want %q", task, name, got[name], want[name])
+			}
+		}
+	}
+	dir := fmt.Sprintf("/proc/%d/fd/", b.pid)
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		to, err := os.Readlink(dir + fd.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if to != os.DevNull && !strings.HasPrefix(to, "socket:") && !strings.HasSuffix(to, "/oom_score_adj") {
+			t.Errorf("init holds %s: %s", fd.Name(), to)
+		}
+	}
+	if score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", b.pid)); err != nil || strings.TrimSpace(string(score)) == "500" {
+		t.Errorf("init's oom score: %s, %v", score, err)
+	}
+}
+
+// R044, R045: exit codes and signals are told apart.
+func TestExits(t *testing.T) {
+	b := start(t, baseline())
+	for _, tt := range []struct {
+		script string
+		want   syscall.WaitStatus
+	}{
+		{"exit 0", 0},
+		{"exit 7", 7 << 8},
+		{"exit 255", 255 << 8},
+		{"kill -TERM $$", syscall.WaitStatus(syscall.SIGTERM)},
+		{"kill -KILL $$", syscall.WaitStatus(syscall.SIGKILL)},
+	} {
+		if _, e := b.output(shell(tt.script)); e.Status != tt.want {
+			t.Errorf("%s: got %#x, want %#x", tt.script, e.Status, tt.want)
+		}
+	}
+	_, e := b.output(shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"))
+	if e.CPU <= 0 || e.MaxRSS <= 0 {
+		t.Errorf("usage: %v CPU, %d bytes", e.CPU, e.MaxRSS)
+	}
+}
+
+// R040: what cannot be started, and why.
+func TestSpawnErrors(t *testing.T) {
+	dir := filepath.Join(bin, "errors")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, file := range map[string]struct {
+		text string
+		mode os.FileMode
+	}{
+		"plain":     {"echo\n", 0o755},
+		"forbidden": {"#!/bin/sh\n", 0o700},
+		"orphan":    {"#!/does/not/exist\n", 0o755},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(file.text), file.mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "private"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := start(t, baseline())
+	for _, tt := range []struct {
+		name  string
+		cmd   Command
+		stage Stage
+		errno syscall.Errno
+	}{
+		{"not in PATH", command("no-such-command"), StageProgram, syscall.ENOENT},
+		{"no such file", command("/no/such/file"), StageProgram, syscall.ENOENT},
+		{"empty name", command(""), StageProgram, syscall.ENOENT},
+		{"a directory", command("/bin"), StageProgram, syscall.EACCES},
+		{"not executable by the identity", command(dir + "/forbidden"), StageProgram, syscall.EACCES},
+		{"the same in PATH", Command{[]string{"forbidden"}, []string{"PATH=" + dir}, "/"}, StageProgram, syscall.EACCES},
+		{"script without shebang", command(dir + "/plain"), StageProgram, syscall.ENOEXEC},
+		{"missing interpreter", command(dir + "/orphan"), StageProgram, syscall.ENOENT},
+		{"cwd missing", Command{[]string{"/bin/true"}, nil, "/no/such/dir"}, StageWorkdir, syscall.ENOENT},
+		{"cwd is a file", Command{[]string{"/bin/true"}, nil, "/etc/passwd"}, StageWorkdir, syscall.ENOTDIR},
+		{"cwd forbidden", Command{[]string{"true"}, nil, dir + "/private"}, StageWorkdir, syscall.EACCES},
+		{"cwd relative", Command{[]string{"true"}, nil, "tmp"}, StageRequest, syscall.EPROTO},
+		{"no argv", Command{nil, nil, "/"}, StageRequest, syscall.EPROTO},
+		{"one argument too long", command("true", strings.Repeat("x", 200_000)), StageProgram, syscall.E2BIG},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := b.run(tt.cmd)
+			var e *Error
+			if !errors.As(err, &e) || e.Stage != tt.stage || e.Errno != tt.errno {
+				t.Errorf("got %v, want %v: %v", err, tt.stage, tt.errno)
+			}
+		})
+	}
+	// Relative to the command's own directory, by name and by PATH.
+	for _, cmd := range []Command{
+		{[]string{"./true"}, nil, "/bin"},
+		{[]string{"true"}, []string{"PATH=:/nowhere"}, "/bin"},
+		{[]string{"true"}, []string{"PATH=bin"}, "/usr"},
+	} {
+		if out, err := b.run(cmd); err != nil || out.Status != 0 {
+			t.Errorf("%q in %s: %v, %v", cmd.Argv, cmd.Cwd, out, err)
+		}
+	}
+	for path, want := range map[string]error{"/tmp": nil, "/nowhere": syscall.ENOENT, dir + "/private": syscall.EACCES, "": syscall.EINVAL} {
+		if err := b.Enter(t.Context(), path); !errors.Is(err, want) {
+			t.Errorf("enter %q: got %v, want %v", path, err, want)
+		}
+	}
+}
+
+// R034: more than a socket message holds.
+func TestLargeRequest(t *testing.T) {
+	b := start(t, baseline())
+	cmd := shell("echo ${#BIG}; echo $#")
+	cmd.Argv = append(cmd.Argv, "sh")
+	for range 8 {
+		cmd.Argv = append(cmd.Argv, strings.Repeat("a", 100_000))
+	}
+	cmd.Env = append(cmd.Env, "BIG="+strings.Repeat("b", 100_000))
+	if out, _ := b.output(cmd); out != "100000\n8\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
+// R037: parallel executions, each with its own answer.
+func TestParallel(t *testing.T) {
+	b := start(t, baseline())
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			want := i % 256
+			out, err := b.run(shell(fmt.Sprintf("echo %d; exit %d", i, want)))
+			if err != nil || out.text != fmt.Sprintln(i) || out.Status.ExitStatus() != want {
+				t.Errorf("%d: %+v, %v", i, out, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// R070: a signal reaches the whole process group, and a finished command is told apart.
+func TestSignals(t *testing.T) {
+	b := start(t, baseline())
+	p := b.spawn(shell("sleep 100 & sleep 100"))
+	if err := p.Signal(t.Context(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-p.Exited; e.Status.Signal() != syscall.SIGTERM {
+		t.Errorf("got %#x", e.Status)
+	}
+	if err := p.Signal(t.Context(), syscall.SIGTERM); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("signal to the dead: %v", err)
+	}
+	waitAlone(t, b)
+
+	// Everybody, sessions of their own included, and init lives.
+	q := b.spawn(shell("setsid sleep 100 & setsid setsid sleep 100 & wait"))
+	if err := b.SignalAll(t.Context(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-q.Exited; e.Status.Signal() != syscall.SIGKILL {
+		t.Errorf("got %#x", e.Status)
+	}
+}
+
+// waitAlone waits until init has no children, zombies included.
+func waitAlone(t *testing.T, b *box) {
+	t.Helper()
+	path := fmt.Sprintf("/proc/%d/task/%d/children", b.pid, b.pid)
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		children, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(children) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("init's children: %s", children)
+		}
+	}
+}
+
+// R241: orphans are reaped, and are nobody's exit.
+func TestOrphans(t *testing.T) {
+	b := start(t, baseline())
+	out, e := b.output(shell("i=0; while [ $i -lt 500 ]; do (true & ) ; i=$((i+1)); done; echo done"))
+	if out != "done\n" || e.Status != 0 {
+		t.Errorf("got %q, %#x", out, e.Status)
+	}
+	waitAlone(t, b)
+}
+
+// R030: nothing outlives init, and init does not outlive its socket.
+func TestEndOfFile(t *testing.T) {
+	b := start(t, baseline())
+	p := b.spawn(shell("trap '' TERM HUP; setsid sleep 1000 & sleep 1000"))
+	b.Close()
+	if _, ok := <-p.Exited; ok {
+		t.Error("an exit was reported")
+	}
+	if err := b.cmd.Wait(); err != nil { // zap_pid_ns_processes: init is the last
+		t.Error(err)
+	}
+	if _, err := b.Spawn(t.Context(), command("true"), Streams{null(t), null(t), null(t), nil}); !errors.Is(err, ErrGone) {
+		t.Errorf("spawn after the end: %v", err)
+	}
+}
+
+// T086: init killed from outside ends every wait.
+func TestInitKilled(t *testing.T) {
+	b := start(t, baseline())
+	p := b.spawn(shell("sleep 1000"))
+	b.cmd.Process.Kill()
+	if _, ok := <-p.Exited; ok {
+		t.Error("an exit was reported")
+	}
+	<-b.Gone()
+	if err := b.SignalAll(t.Context(), syscall.SIGTERM); !errors.Is(err, ErrGone) {
+		t.Errorf("signal after the end: %v", err)
+	}
+}
+
+// An execution is born in its leaf (T022), by the delegation that design.md asks for.
+func TestBornInCgroup(t *testing.T) {
+	const root = "/sys/fs/cgroup/unified" // hybrid
+	top := fmt.Sprintf("%s/stockade-guest-%d", root, os.Getpid())
+	if _, err := os.Stat(root + "/cgroup.procs"); err != nil {
+		top = fmt.Sprintf("/sys/fs/cgroup/stockade-guest-%d", os.Getpid())
+	}
+	if err := os.Mkdir(top, 0o755); err != nil {
+		if os.Getenv("STOCKADE_NOSKIP") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip("no unified hierarchy to make a group in: ", err)
+	}
+	t.Cleanup(func() { os.Remove(top) })
+	b := startRaw(t)
+	for _, group := range []string{top, top + "/init", top + "/leaf"} {
+		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if group != top {
+				os.Remove(group)
+			}
+		})
+		if err := os.Chown(group+"/cgroup.procs", firstID+65535, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(top+"/init/cgroup.procs", []byte(strconv.Itoa(b.pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Setup(t.Context(), baseline()); err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := os.Open(top + "/leaf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leaf.Close()
+	n := null(t)
+	p, err := b.Spawn(t.Context(), shell("sleep 1000"), Streams{n, n, n, leaf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if procs, err := os.ReadFile(top + "/leaf/cgroup.procs"); err != nil || len(procs) == 0 {
+		t.Errorf("the leaf holds %q, %v", procs, err)
+	}
+	if err := os.WriteFile(top+"/leaf/cgroup.kill", []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-p.Exited; e.Status.Signal() != syscall.SIGKILL {
+		t.Errorf("got %#x", e.Status)
+	}
+	// A group that init may not write is a refusal that names the clone.
+	if err := os.Chown(top+"/leaf/cgroup.procs", 0, -1); err != nil {
+		t.Fatal(err)
+	}
+	var e *Error
+	if _, err := b.Spawn(t.Context(), command("true"), Streams{n, n, n, leaf}); !errors.As(err, &e) || e.Stage != StageClone {
+		t.Errorf("got %v", err)
+	}
+	b.Close()
+	b.cmd.Wait()
+}
+
+// R055, T059: a fork bomb meets RLIMIT_NPROC; init lives, and works again once the bomb is dead.
+func TestForkBomb(t *testing.T) {
+	s := baseline()
+	s.Rlimits = []Rlimit{{unix.RLIMIT_NPROC, 40, 40}}
+	b := start(t, s)
+	p := b.spawn(shell("bomb() { bomb | bomb & }; bomb; while :; do sleep 0.1 & done"))
+	time.Sleep(300 * time.Millisecond)
+	if _, err := b.run(command("/bin/true")); err != nil && !errors.Is(err, syscall.EAGAIN) {
+		t.Errorf("spawn beside the bomb: %v", err)
+	}
+	for range 20 { // a bomb may slip through one round
+		if err := b.SignalAll(t.Context(), syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Fatal(err)
+		}
+	}
+	<-p.Exited
+	waitAlone(t, b)
+	if out, _ := b.output(shell("echo alive")); out != "alive\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
+func TestSetupErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*Setup)
+		stage  Stage
+		errno  syscall.Errno
+	}{
+		{"workdir missing", func(s *Setup) { s.Workdir = "/nowhere" }, StageWorkdir, syscall.ENOENT},
+		{"workdir forbidden", func(s *Setup) { s.Workdir = "/root" }, StageWorkdir, syscall.EACCES},
+		{"uid without mapping", func(s *Setup) { s.UID = 70000 }, StageWorkdir, syscall.EPERM},
+		{"gid without mapping", func(s *Setup) { s.GID = 70000 }, StageSetup, syscall.EPERM},
+		{"capability that init was not given", func(s *Setup) { s.Capabilities = 1 << unix.CAP_SYS_ADMIN }, StageSetup, syscall.EPERM},
+		{"malformed filter", func(s *Setup) { s.Filter = make([]byte, 7) }, StageSetup, syscall.EINVAL},
+		{"refused filter", func(s *Setup) { s.Filter = make([]byte, 8) }, StageSetup, syscall.EINVAL},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := baseline()
+			tt.change(&s)
+			err := startRaw(t).Setup(t.Context(), s)
+			var e *Error
+			if !errors.As(err, &e) || e.Stage != tt.stage || e.Errno != tt.errno {
+				t.Errorf("got %v, want %v: %v", err, tt.stage, tt.errno)
+			}
+		})
+	}
+}
+
+// A spawn that is given up does not disturb others.
+func TestCancelledSpawn(t *testing.T) {
+	b := start(t, baseline())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	n := null(t)
+	if _, err := b.Spawn(ctx, command("true"), Streams{n, n, n, nil}); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if out, _ := b.output(shell("echo next")); out != "next\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
+func BenchmarkSpawnTrue(b *testing.B) {
+	box := start(b, baseline())
+	n := null(b)
+	for b.Loop() {
+		p, err := box.Spawn(b.Context(), command("/bin/true"), Streams{n, n, n, nil})
+		if err != nil {
+			b.Fatal(err)
+		}
+		<-p.Exited
+	}
+}
+
+func BenchmarkEnter(b *testing.B) { // the round trip alone
+	box := start(b, baseline())
+	for b.Loop() {
+		if err := box.Enter(b.Context(), "/"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkForkExecTrue(b *testing.B) { // the floor
+	n := null(b)
+	for b.Loop() {
+		pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{Files: []uintptr{n.Fd(), n.Fd(), n.Fd()}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
