@@ -154,14 +154,22 @@ func (b *Bundle) Compile(tests bool) (*ast.Compiler, storage.Store, error) {
 	return c, store, nil
 }
 
-// located returns a copy of m in which every rule carries its place as a label.
-// OPA's tracker of evaluated rules reports labels, so this is what attributes a
-// decision to rules at a few percent of its cost; a tracer costs a multiple.
+// located returns a copy of m in which the rules of an entry point's package carry
+// their place as a label, and nothing else is annotated. OPA's tracker of evaluated
+// rules reports labels, so this is what attributes a decision to rules at a fraction
+// of the cost of a tracer. Functions and helper packages are left out: they are
+// called by rules that are named.
 func located(m *ast.Module) *ast.Module {
 	m = m.Copy()
+	m.Annotations = nil
+	if !slices.ContainsFunc(entrypoints, func(e entrypoint) bool { return m.Package.Path.Equal(e.pkg()) }) {
+		return m
+	}
 	for _, r := range m.Rules {
-		where := &ast.Annotations{Scope: "rule", Location: r.Location, Labels: map[string]any{ruleLabel: RuleName(r)}}
-		m.Annotations = append(m.Annotations, where.Copy(r))
+		if len(r.Head.Args) == 0 {
+			where := &ast.Annotations{Scope: "rule", Location: r.Location, Labels: map[string]any{ruleLabel: RuleName(r)}}
+			m.Annotations = append(m.Annotations, where.Copy(r))
+		}
 	}
 	return m
 }

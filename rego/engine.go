@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,12 @@ var entrypoints = []entrypoint{
 	{ref: Signal, deadline: 50 * time.Millisecond},
 	{ref: Blob, deadline: 50 * time.Millisecond},
 	{ref: Read, deadline: 50 * time.Millisecond},
+}
+
+// pkg is the package that holds the entry point.
+func (e entrypoint) pkg() ast.Ref {
+	ref := ast.MustParseRef(e.ref)
+	return ref[:len(ref)-1]
 }
 
 // ops says which question an operation asks.
@@ -87,6 +94,8 @@ type Engine struct {
 	store    storage.Store
 	txn      storage.Transaction // never ended: nothing is ever written, so it blocks nobody
 	queries  map[string]query
+	values   memo
+	idle     chan chan<- job
 
 	overruns atomic.Int64 // late evaluations since the last punctual one
 	orphans  atomic.Int64 // evaluations that run on although nobody waits for them
@@ -119,7 +128,7 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy data: %w", err)
 	}
-	e := &Engine{opts: opts, digest: b.Digest, compiler: compiler, store: store, txn: txn, queries: map[string]query{}}
+	e := &Engine{opts: opts, digest: b.Digest, compiler: compiler, store: store, txn: txn, queries: map[string]query{}, idle: make(chan chan<- job, runtime.GOMAXPROCS(0))}
 	var errs []error
 	for _, ep := range entrypoints {
 		if len(compiler.GetRulesExact(ast.MustParseRef(ep.ref))) == 0 {
@@ -179,7 +188,7 @@ func (e *Engine) Decide(ctx context.Context, ref string, in Input) (d Decision) 
 	if e.Quarantined() {
 		return d.refuse(api.CodePolicyQuarantined, e.digest, "this policy was late %d times in a row and is not asked any more", e.overruns.Load())
 	}
-	value, err := parseJSON(canonical)
+	value, err := e.values.parse(canonical)
 	if err != nil {
 		return d.refuse(api.CodePolicyInput, "", "%v", err)
 	}
@@ -207,42 +216,95 @@ func fail(code api.Code, format string, args ...any) answer {
 	return answer{code: code, message: fmt.Sprintf(format, args...)}
 }
 
-// evaluate runs the query in a goroutine of its own, because OPA looks at its
-// cancellation between expressions only: one builtin on a large argument can run on
-// for seconds after it. Such an evaluation is left behind; e.orphans says how many there
-// are, and the quarantine bounds them.
+// evaluate has a worker run the query and waits no longer than the deadline, because
+// OPA looks at its cancellation between expressions only: one builtin on a large
+// argument can run on for seconds after it. Such a worker is left behind; e.orphans
+// says how many there are, and the quarantine bounds them.
 //
 // What is counted is a row of overruns, not their sum: a machine under load delays a
 // good policy now and then, and a quarantine denies everything until the next revision.
 func (e *Engine) evaluate(ctx context.Context, q query, input ast.Value, nowNS int64) answer {
-	cancel := topdown.NewCancel()
-	done := make(chan answer, 1)
-	go func() { done <- run(q, e.txn, input, nowNS, cancel) }()
-	leave := func() {
-		cancel.Cancel()
-		e.orphans.Add(1)
-		go func() {
-			<-done
-			e.orphans.Add(-1)
-		}()
-	}
+	j := job{query: q, txn: e.txn, input: input, nowNS: nowNS, cancel: topdown.NewCancel(), done: make(chan answer, 1)}
+	w := e.worker()
+	w <- j
 	timer := time.NewTimer(q.deadline)
 	defer timer.Stop()
 	select {
-	case a := <-done:
+	case a := <-j.done:
 		e.overruns.Store(0)
+		e.rest(w)
 		return a
 	case <-timer.C:
-		leave()
+		e.leave(w, j)
 		e.overruns.Add(1)
 		return fail(api.CodePolicyTimeout, "no answer within %v", q.deadline)
 	case <-ctx.Done():
-		leave()
+		e.leave(w, j)
 		return fail(api.CodePolicyError, "%v", context.Cause(ctx))
 	}
 }
 
-func run(q query, txn storage.Transaction, input ast.Value, nowNS int64, cancel topdown.Cancel, more ...opa.EvalOption) (a answer) {
+// job is one evaluation.
+type job struct {
+	query
+	txn    storage.Transaction
+	input  ast.Value
+	nowNS  int64
+	cancel topdown.Cancel
+	done   chan answer
+}
+
+// worker takes a goroutine that rests, or starts one. They are kept for their stacks:
+// growing a new one to the depth of an evaluation costs half as much as the evaluation.
+func (e *Engine) worker() chan<- job {
+	select {
+	case w := <-e.idle:
+		return w
+	default:
+	}
+	w := make(chan job, 1)
+	go func() {
+		for j := range w {
+			j.done <- j.run()
+		}
+	}()
+	return w
+}
+
+// rest keeps a worker for the next evaluation, or ends it when enough are kept.
+func (e *Engine) rest(w chan<- job) {
+	select {
+	case e.idle <- w:
+	default:
+		close(w)
+	}
+}
+
+// leave gives up on a worker: it ends when its evaluation does.
+func (e *Engine) leave(w chan<- job, j job) {
+	j.cancel.Cancel()
+	close(w)
+	e.orphans.Add(1)
+	go func() {
+		<-j.done
+		e.orphans.Add(-1)
+	}()
+}
+
+// Close ends the workers that rest. An Engine that is replaced is closed when its last
+// decision has been given.
+func (e *Engine) Close() {
+	for {
+		select {
+		case w := <-e.idle:
+			close(w)
+		default:
+			return
+		}
+	}
+}
+
+func (j job) run(more ...opa.EvalOption) (a answer) {
 	defer func() {
 		if p := recover(); p != nil {
 			a = fail(api.CodePolicyError, "evaluation panicked: %v", p)
@@ -250,11 +312,11 @@ func run(q query, txn storage.Transaction, input ast.Value, nowNS int64, cancel 
 	}()
 	var tracker topdown.EvaluatedRuleTracker
 	var failed []topdown.Error
-	rs, err := q.prepared.Eval(context.Background(), append(more,
-		opa.EvalTransaction(txn),
-		opa.EvalParsedInput(input),
-		opa.EvalTime(time.Unix(0, nowNS).UTC()),
-		opa.EvalExternalCancel(cancel),
+	rs, err := j.prepared.Eval(context.Background(), append(more,
+		opa.EvalTransaction(j.txn),
+		opa.EvalParsedInput(j.input),
+		opa.EvalTime(time.Unix(0, j.nowNS).UTC()),
+		opa.EvalExternalCancel(j.cancel),
 		opa.EvalBuiltinErrorList(&failed),
 		opa.EvalEvaluatedRuleTracker(&tracker),
 	)...)
@@ -266,9 +328,9 @@ func run(q query, txn storage.Transaction, input ast.Value, nowNS int64, cancel 
 	case len(failed) > 0:
 		a = fail(api.CodePolicyBuiltinError, "%v", failed[0].Error())
 	case len(rs) == 0:
-		a = fail(api.CodePolicyUndefined, "%s is undefined", q.ref)
+		a = fail(api.CodePolicyUndefined, "%s is undefined", j.ref)
 	case len(rs) > 1 || len(rs[0].Expressions) != 1:
-		a = fail(api.CodePolicyNotOneResult, "%s has %d results", q.ref, len(rs))
+		a = fail(api.CodePolicyNotOneResult, "%s has %d results", j.ref, len(rs))
 	default:
 		a.value, _ = rs[0].Expressions[0].Value.(ast.Value)
 	}

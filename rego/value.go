@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -13,9 +14,45 @@ import (
 
 // parseJSON reads one JSON document into a Rego value. Numbers keep their digits,
 // duplicate names and invalid UTF-8 are errors.
-func parseJSON(text []byte) (ast.Value, error) {
+func parseJSON(text []byte) (ast.Value, error) { return (*memo)(nil).parse(text) }
+
+// memo keeps the values of the large parts of an input that hardly change between
+// decisions: the ceiling, and the grant of a session. Their bytes are the key, so
+// nothing can be stale. The nil memo keeps nothing.
+type memo struct {
+	mu     sync.Mutex
+	values map[string]ast.Value
+}
+
+// kept are the members, at the top of the input or one level below, that a memo keeps.
+var kept = map[string]bool{"ceiling": true, "grant": true}
+
+// maxKept bounds a memo: one entry per live session, and the ceiling.
+const maxKept = 4096
+
+func (m *memo) value(raw []byte) (ast.Value, error) {
+	m.mu.Lock()
+	v, ok := m.values[string(raw)]
+	m.mu.Unlock()
+	if ok {
+		return v, nil
+	}
+	v, err := parseJSON(raw)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.values == nil || len(m.values) >= maxKept {
+		m.values = map[string]ast.Value{}
+	}
+	m.values[string(raw)] = v
+	return v, nil
+}
+
+func (m *memo) parse(text []byte) (ast.Value, error) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
-	v, err := readValue(dec)
+	v, err := m.read(dec)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +62,7 @@ func parseJSON(text []byte) (ast.Value, error) {
 	return v, nil
 }
 
-func readValue(dec *jsontext.Decoder) (ast.Value, error) {
+func (m *memo) read(dec *jsontext.Decoder) (ast.Value, error) {
 	tok, err := dec.ReadToken()
 	if err != nil {
 		return nil, err
@@ -42,7 +79,7 @@ func readValue(dec *jsontext.Decoder) (ast.Value, error) {
 	case '[':
 		var items []*ast.Term
 		for dec.PeekKind() != ']' {
-			v, err := readValue(dec)
+			v, err := m.read(dec)
 			if err != nil {
 				return nil, err
 			}
@@ -58,7 +95,7 @@ func readValue(dec *jsontext.Decoder) (ast.Value, error) {
 				return nil, err
 			}
 			key := ast.InternedTerm(name.String())
-			v, err := readValue(dec)
+			v, err := m.member(dec, string(key.Value.(ast.String)))
 			if err != nil {
 				return nil, err
 			}
@@ -67,6 +104,17 @@ func readValue(dec *jsontext.Decoder) (ast.Value, error) {
 		_, err = dec.ReadToken()
 		return ast.NewObject(members...), err
 	}
+}
+
+func (m *memo) member(dec *jsontext.Decoder, name string) (ast.Value, error) {
+	if m == nil || dec.StackDepth() > 2 || !kept[name] {
+		return m.read(dec)
+	}
+	raw, err := dec.ReadValue()
+	if err != nil {
+		return nil, err
+	}
+	return m.value(raw)
 }
 
 // appendJSON writes a Rego value as JSON. Sets become arrays, in Rego's order, so

@@ -9,11 +9,9 @@ env := object.get(local, "env", {})
 # description: |
 #   What the profile fixes wins over the caller; its defaults stand where the caller is
 #   silent. Absent env.allow means every name; the names below are refused all the same.
-granted_env := {"set": object.union(defaults, profile.env.fixed), "max": profile.env.max}
-
-defaults := {name: value |
-	some name, value in profile.env["default"]
-	not name in object.keys(env)
+granted_env := {
+	"set": object.union(object.remove(profile.env["default"], object.keys(env)), profile.env.fixed),
+	"max": profile.env.max,
 }
 
 # METADATA
@@ -44,9 +42,9 @@ deny contains {
 	"subject": sprintf("env:%s", [name]),
 	"message": sprintf("profile %s fixes it to %s", [profile_name, fixed]),
 } if {
-	some name, fixed in profile.env.fixed
-	name in object.keys(env)
-	env[name] != fixed
+	some name, value in env
+	fixed := profile.env.fixed[name]
+	value != fixed
 }
 
 # METADATA
@@ -58,8 +56,8 @@ deny contains {
 	"message": "must be a plain number of seconds, because it is part of what a hermetic build is made from",
 } if {
 	profile.hermetic == true
-	"SOURCE_DATE_EPOCH" in object.keys(env)
-	not plain_seconds(env.SOURCE_DATE_EPOCH)
+	value := env.SOURCE_DATE_EPOCH
+	not plain_seconds(value)
 }
 
 plain_seconds(value) if regex.match(`^[0-9]{1,11}$`, value)

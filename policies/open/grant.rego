@@ -6,7 +6,7 @@ package stockade.open
 grant := {
 	"profile": profile_name,
 	"root": granted_root,
-	"mounts": [mount | some i, _ in mounts; mount := granted_mounts[i]],
+	"mounts": granted_mounts,
 	"scratch": scratch,
 	"identity": profile.identity,
 	"ceilings": ceilings,

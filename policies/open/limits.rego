@@ -1,52 +1,54 @@
 package stockade.open
 
 # METADATA
-# title: The lesser of two bounds, of which 0 is none
-least(a, b) := min({a, b}) if {
-	a > 0
-	b > 0
-} else := max({a, b})
-
-# METADATA
 # title: The limits, as asked
 limits := object.get(input.request.open, "limits", {})
 
 # METADATA
 # title: The ceilings that are granted
 # description: |
-#   Where the caller asks, up to the profile's maximum, and the supervisor clamps to what
-#   was asked (C17); where the caller is silent, the profile's default. Never more than
-#   the operator's ceiling.
-ceilings[name] := least(wanted, object.get(input.ceiling, name, 0)) if {
+#   Where the caller is silent, the profile's default. Where the caller asks, up to the
+#   profile's maximum: the supervisor clamps to what was asked, and says where that was
+#   more (C17). Never more than the operator's ceiling.
+ceilings := object.union(usual_ceilings, asked_ceilings)
+
+usual_ceilings := {name: min({usual, object.get(input.ceiling, name, usual)}) |
 	some name, usual in profile.ceilings["default"]
-	wanted := most(name, usual)
 }
 
-most(name, usual) := object.get(profile.ceilings.max, name, 0) if {
-	object.get(limits, name, 0) > 0
-} else := least(usual, object.get(profile.ceilings.max, name, 0))
+asked_ceilings := {name: min({most, object.get(input.ceiling, name, most)}) |
+	some name, asked in limits
+	most := object.get(profile.ceilings.max, name, object.get(input.ceiling, name, asked))
+}
 
 # METADATA
 # title: How long the session may live
 # description: Asked for more than the maximum, it is clamped and said so (C17).
-ttl_ns := least(wanted, object.get(input.ceiling, "ttl_ns", 0)) if {
-	object.get(input.request.open, "session_ttl_ns", 0) > 0
-	wanted := profile.ttl.max_ns
-} else := least(profile.ttl.default_ns, object.get(input.ceiling, "ttl_ns", 0))
+ttl_ns := min({wanted, object.get(input.ceiling, "ttl_ns", wanted)}) if {
+	wanted := profile.ttl[ttl_bound]
+}
+
+ttl_bound := "max_ns" if {
+	input.request.open.session_ttl_ns
+} else := "default_ns"
 
 # METADATA
 # title: What one execution may be
 granted_exec := object.union(profile.exec, {
 	"background": background,
-	"max_timeout_ns": max_timeout_ns,
-	"default_timeout_ns": least(profile.exec.default_timeout_ns, max_timeout_ns),
-	"max_inline_bytes": least(profile.exec.max_inline_bytes, object.get(input.ceiling, "inline_bytes", 0)),
+	"max_timeout_ns": min({profile.exec.max_timeout_ns, timeout_ns}),
+	"default_timeout_ns": min({profile.exec.default_timeout_ns, timeout_ns}),
+	"max_inline_bytes": min({profile.exec.max_inline_bytes, object.get(input.ceiling, "inline_bytes", profile.exec.max_inline_bytes)}),
 })
 
-max_timeout_ns := least(profile.exec.max_timeout_ns, object.get(input.ceiling, "timeout_ns", 0))
+timeout_ns := object.get(input.ceiling, "timeout_ns", profile.exec.max_timeout_ns)
 
 # METADATA
 # title: Private writable space, each part cut to its share of the operator's ceiling
-scratch := [object.union(s, {"bytes": least(s.bytes, share)}) | some s in profile.scratch]
-
-share := floor(object.get(input.ceiling, "scratch_bytes", 0) / count(profile.scratch))
+scratch := profile.scratch if {
+	not input.ceiling.scratch_bytes
+} else := profile.scratch if {
+	sum([part.bytes | some part in profile.scratch]) <= input.ceiling.scratch_bytes
+} else := [object.union(part, {"bytes": min({part.bytes, share})}) | some part in profile.scratch] if {
+	share := floor(input.ceiling.scratch_bytes / count(profile.scratch))
+}

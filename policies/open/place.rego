@@ -2,19 +2,14 @@ package stockade.open
 
 import data.stockade.paths
 
-kernel_paths := paths.dirs(["/proc", "/sys", "/dev"])
-
 # METADATA
 # title: The working directory
 # description: As asked; else where the first mount is, which is where the work is; else the home.
 workdir := local.workdir if {
-	not paths.inside(local.workdir, kernel_paths)
+	local.workdir
 } else := mounts[0].guest_path if {
-	not local.workdir
-	object.get(input.facts.sources, [mounts[0].host_path, "kind"], "") == "dir"
-} else := profile.home if {
-	not local.workdir
-}
+	input.facts.sources[mounts[0].host_path].kind == "dir"
+} else := profile.home
 
 # METADATA
 # title: The working directory is not in a file system of the kernel
@@ -23,7 +18,7 @@ deny contains {
 	"subject": sprintf("workdir:%s", [local.workdir]),
 	"message": "a session does not work in /proc, /sys or /dev",
 } if {
-	paths.inside(local.workdir, kernel_paths)
+	paths.inside(local.workdir, ["/proc/", "/sys/", "/dev/"])
 }
 
 # METADATA

@@ -5,12 +5,12 @@ import data.stockade.paths.host
 # METADATA
 # title: The kind of root, as asked or the profile's own
 root_kind := kind if {
-	some kind, _ in object.get(local, "root", {})
+	some kind, _ in local.root
 } else := profile.default_root
 
 # METADATA
 # title: The host paths that the root is made of
-root_paths contains path if path := local.root.dir.path
+root_paths contains local.root.dir.path
 
 root_paths contains path if some path in local.root.paths.paths
 
@@ -18,7 +18,21 @@ root_paths contains path if some path in local.root.paths.paths
 # title: The root that is granted
 granted_root := root_kind if {
 	root_kind in profile.roots
-	every path in root_paths { host.readable(path) }
+	count(refused_root_paths) == 0
+}
+
+# METADATA
+# title: What is left over of the root's paths
+refused_root_paths := {path | some path in root_paths; not host.sources[path].resolved in host.readable}
+
+# METADATA
+# title: Every path of the root may be read inside
+deny contains {
+	"code": "root_not_allowed",
+	"subject": sprintf("root:%s", [path]),
+	"message": sprintf("%s %s", [path, host.reason(path)]),
+} if {
+	some path in refused_root_paths
 }
 
 # METADATA
@@ -29,35 +43,20 @@ deny contains {
 	"message": "a hermetic session needs root dir or paths, so that the receipt can name all that it sees",
 } if {
 	profile.hermetic == true
-	not hermetic_root
+	not root_kind in profile.roots
 }
-
-default root_name := "none"
-
-root_name := root_kind
-
-# METADATA
-# title: The root is one that a digest can vouch for
-hermetic_root if root_kind in {"dir", "paths"}
 
 # METADATA
 # title: The kind of root is one of the profile's
 deny contains {
 	"code": "root_not_allowed",
-	"subject": sprintf("root:%s", [root_kind]),
+	"subject": sprintf("root:%s", [root_name]),
 	"message": sprintf("profile %s takes %s", [profile_name, concat(", ", profile.roots)]),
 } if {
 	profile.hermetic == false
 	not root_kind in profile.roots
 }
 
-# METADATA
-# title: Every path of the root may be read inside
-deny contains {
-	"code": "root_not_allowed",
-	"subject": sprintf("root:%s", [path]),
-	"message": sprintf("%s %s", [path, host.reason(path)]),
-} if {
-	some path in root_paths
-	not host.readable(path)
-}
+default root_name := "none"
+
+root_name := root_kind

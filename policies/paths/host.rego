@@ -7,85 +7,100 @@ package stockade.paths.host
 
 import data.stockade.paths
 
-denied := paths.dirs(data.host_paths.denied)
-
-public := paths.dirs(data.host_paths.public)
-
-mount_roots := paths.dirs(input.ceiling.mount_roots)
-
-mount_denied := paths.dirs(object.get(input.ceiling, "mount_denied", []))
-
-read_write := paths.dirs(input.ceiling.read_write)
+# METADATA
+# title: What the paths of the request led to
+sources := input.facts.sources
 
 # METADATA
-# title: What a path led to
-# description: Undefined when it led nowhere; nothing that needs a source is then granted.
-source(path) := found if {
-	found := input.facts.sources[path]
-	found.resolved
-}
+# title: The resolved paths that may be read inside a session
+# description: |
+#   One look at all of them together answers the usual case; only when something is
+#   amiss is each looked at by itself.
+readable := resolved if not suspicious
+
+readable := {path | some path in resolved; permitted(path); not sensitive(path)} if suspicious
+
+resolved := {source.resolved | some source in sources; source.resolved}
+
+all := {concat("", [path, "/"]) | some path in resolved}
 
 # METADATA
-# title: The path may be read inside a session
-# description: It was resolved, lies below the operator's mount roots, and is not sensitive.
-readable(path) if {
-	resolved := source(path).resolved
-	within_roots(resolved)
-	not sensitive(resolved)
+# title: Something may be wrong with one of the paths
+suspicious if not "/" in input.ceiling.mount_roots
+
+suspicious if strings.any_prefix_match(all, input.ceiling.mount_denied)
+
+suspicious if strings.any_prefix_match(input.ceiling.mount_denied, all)
+
+suspicious if strings.any_prefix_match(all, data.host_paths.denied)
+
+suspicious if strings.any_prefix_match(data.host_paths.denied, all)
+
+suspicious if {
+	some name in data.host_paths.denied_names
+	contains(concat("", all), name)
 }
 
 # METADATA
 # title: The operator permits sources below this path
-within_roots(resolved) if {
+permitted(path) if {
 	not input.ceiling.mount_roots
-	not ruled_out(resolved)
+	not ruled_out(path)
 }
 
-within_roots(resolved) if {
-	paths.inside(resolved, mount_roots)
-	not ruled_out(resolved)
+permitted(path) if {
+	paths.inside(path, paths.dirs(input.ceiling.mount_roots))
+	not ruled_out(path)
 }
 
 # METADATA
 # title: The operator rules the path out, itself or something below it
-ruled_out(resolved) if paths.inside(resolved, mount_denied)
+ruled_out(path) if paths.inside(path, paths.dirs(input.ceiling.mount_denied))
 
-ruled_out(resolved) if paths.covers(resolved, mount_denied)
-
-# METADATA
-# title: The operator permits writing below this path
-within_read_write(_) if not input.ceiling.read_write
-
-within_read_write(resolved) if paths.inside(resolved, read_write)
+ruled_out(path) if paths.covers(path, paths.dirs(input.ceiling.mount_denied))
 
 # METADATA
 # title: The path holds secrets or the host's own state
 # description: |
 #   It is below a denied directory and not below a public one, or a denied directory is
 #   below it, or one of its components is a name under which people keep credentials.
-sensitive(resolved) if {
-	paths.inside(resolved, denied)
-	not paths.inside(resolved, public)
+sensitive(path) if {
+	paths.inside(path, data.host_paths.denied)
+	not paths.inside(path, data.host_paths.public)
 }
 
-sensitive(resolved) if paths.covers(resolved, denied)
+sensitive(path) if {
+	paths.covers(path, data.host_paths.denied)
+	not paths.inside(path, data.host_paths.denied)
+}
 
-sensitive(resolved) if {
-	some name in split(resolved, "/")
-	name in data.host_paths.denied_names
+sensitive(path) if {
+	some name in data.host_paths.denied_names
+	contains(paths.slashed(path), name)
 }
 
 # METADATA
-# title: Why a path may not be used, for a person
+# title: The resolved paths that the operator permits to be written
+writable := resolved if not input.ceiling.read_write
+
+writable := resolved if "/" in input.ceiling.read_write
+
+writable := {path | some path in resolved; paths.inside(path, dirs)} if {
+	not "/" in input.ceiling.read_write
+	dirs := paths.dirs(input.ceiling.read_write)
+}
+
+# METADATA
+# title: Why a path may not be read inside, for a person
 # description: Always defined, so that a denial that quotes it cannot vanish.
 default reason(_) := "is not granted"
 
-reason(path) := sprintf("cannot be reached as the caller: %s", [code]) if {
-	code := input.facts.sources[path].error
+reason(path) := sprintf("cannot be reached as the caller (%s)", [code]) if {
+	code := sources[path].error
 } else := "was not resolved" if {
-	not source(path)
-} else := sprintf("resolves to %s, outside the operator's mount roots", [source(path).resolved]) if {
-	not within_roots(source(path).resolved)
-} else := sprintf("resolves to %s, which holds secrets or the host's own state", [source(path).resolved]) if {
-	sensitive(source(path).resolved)
+	not sources[path].resolved
+} else := sprintf("resolves to %s, which the operator's ceiling rules out", [sources[path].resolved]) if {
+	not permitted(sources[path].resolved)
+} else := sprintf("resolves to %s, which holds secrets or the host's own state", [sources[path].resolved]) if {
+	sensitive(sources[path].resolved)
 }

@@ -1,23 +1,26 @@
 # METADATA
 # title: Questions about paths
 # description: |
-#   Paths are compared by components: /a/bc is not below /a/b (R095). A set of
-#   directories is prepared once with dirs(), so that each question is one builtin.
+#   Paths are compared by components: /a/bc is not below /a/b (R095). Both sides of a
+#   comparison therefore end in a slash; lists of directories in data are written so.
 package stockade.paths
 
 # METADATA
-# title: A list of directories, prepared for inside and covers
-dirs(list) := {concat("", [trim_suffix(dir, "/"), "/"]) | some dir in list}
+# title: A path, ready to be compared
+slashed(path) := concat("", [trim_suffix(path, "/"), "/"])
+
+# METADATA
+# title: A list of directories from elsewhere, ready to be compared
+dirs(list) := {slashed(dir) | some dir in list}
 
 # METADATA
 # title: The path is one of the directories, or below one
-inside(path, prepared) if strings.any_prefix_match(concat("", [path, "/"]), prepared)
+inside(path, directories) if strings.any_prefix_match(slashed(path), directories)
 
 # METADATA
-# title: One of the directories is below the path
-covers(path, prepared) if strings.any_prefix_match(prepared, concat("", [trim_suffix(path, "/"), "/"]))
+# title: One of the directories is the path, or below it
+covers(path, directories) if strings.any_prefix_match(directories, slashed(path))
 
 # METADATA
-# title: The path has a component that leads out of where it seems to be
-# description: Requests are checked for clean paths before; a relative cwd may still climb.
+# title: The path leads out of where it seems to be
 climbs(path) if ".." in split(path, "/")

@@ -1,0 +1,57 @@
+package rego_test
+
+import (
+	"testing"
+
+	"github.com/stockade-dev/stockade/policies"
+	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// The bars of performance.md: an open with 20 mounts within 0.6 ms, an exec within 50 µs.
+func BenchmarkDecide(b *testing.B) {
+	e, err := rego.Load(policies.FS, rego.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, bench := range []struct {
+		name, entrypoint string
+		in               rego.Input
+	}{
+		{"open", rego.Open, openInput(1)},
+		{"open20", rego.Open, openInput(20)},
+		{"exec", rego.Exec, execInput(b, e)},
+		{"read", rego.Read, readInput()},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if d := e.Decide(b.Context(), bench.entrypoint, bench.in); !d.Allow {
+					b.Fatal(d.Deny)
+				}
+			}
+		})
+	}
+}
+
+func execInput(t testing.TB, e *rego.Engine) rego.Input {
+	in := openInput(1)
+	d := e.Decide(t.Context(), rego.Open, in)
+	if !d.Allow {
+		t.Fatal(d.Deny)
+	}
+	in.Session = &rego.Session{SessionID: "s1", Profile: "workspace", Principal: in.Request.Principal, Grant: d.Grant, StartedAtNS: in.NowNS}
+	in.Request = &api.Request{Op: api.OpExec, Principal: in.Request.Principal, Facade: "http", Exec: &api.Exec{
+		SessionID: "s1",
+		Argv:      []string{"go", "test", "./..."},
+		EnvPatch:  map[string]api.EnvValue{"GOFLAGS": {Text: "-mod=mod"}},
+	}}
+	in.Facts = rego.Facts{}
+	return in
+}
+
+func readInput() rego.Input {
+	in := openInput(0)
+	in.Request = &api.Request{Op: api.OpSessionList, Principal: in.Request.Principal, Facade: "http", Read: &api.Read{}}
+	return in
+}
