@@ -1,0 +1,209 @@
+package seccomp
+
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// row is one reviewed decision about a group of calls.
+type row struct {
+	calls    string // names, separated by spaces
+	verdict  verdict
+	only     [][]condition // allowed only when one of these holds; nil means whatever the arguments
+	unless   [][]condition // and not when one of these does
+	errno    unix.Errno    // the refusal; 0 means EPERM
+	profiles []string      // nil means every one
+	args     string        // what only and unless mean, in words
+	why      string
+}
+
+type verdict bool
+
+const (
+	allowed verdict = true
+	refused verdict = false
+)
+
+func (r row) in(profile string) bool {
+	return r.profiles == nil || slices.Contains(r.profiles, profile)
+}
+
+func (r row) answer() unix.Errno {
+	if r.errno == 0 {
+		return unix.EPERM
+	}
+	return r.errno
+}
+
+var (
+	wide   = []string{"default"}
+	narrow = []string{"strict"}
+)
+
+// low is a comparison of the 32 bits that the kernel reads of an int: with the upper half
+// in it, 1<<32|TIOCSTI would not be TIOCSTI to us and still be to the kernel (CVE-2019-10063).
+const low = 1<<32 - 1
+
+// Flags as the kernel spells them where x/sys/unix has another word for it.
+const (
+	tmpfileBit     = 0o20000000 // __O_TMPFILE, without O_DIRECTORY
+	netlinkRoute   = unix.NETLINK_ROUTE
+	personalityGet = 0xffffffff
+	cloneNew       = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET // CLONE_NEWTIME is part of clone's exit signal
+	unshareHarmless = unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SYSVSEM
+	setid           = unix.S_ISUID | unix.S_ISGID
+	tioclinux       = 0x541c
+)
+
+// bits are conditions "none of mask is set in arg".
+func none(arg uint, mask uint64) [][]condition { return [][]condition{{{arg, mask, 0}}} }
+
+// equal are conditions "arg, as an int, is one of values".
+func equal(arg uint, values ...uint64) [][]condition {
+	var out [][]condition
+	for _, v := range values {
+		out = append(out, []condition{{arg, low, v}})
+	}
+	return out
+}
+
+// creates are conditions "flags create a file, and its mode has a set-id bit". Without
+// O_CREAT and O_TMPFILE the mode is whatever was in the register.
+func creates(flags, mode uint) [][]condition {
+	var out [][]condition
+	for _, create := range []uint64{unix.O_CREAT, tmpfileBit} {
+		for _, bit := range []uint64{unix.S_ISUID, unix.S_ISGID} {
+			out = append(out, []condition{{flags, create, create}, {mode, bit, bit}})
+		}
+	}
+	return out
+}
+
+// rows is the whole of both profiles. A call is named in one row of a profile.
+var rows = []row{
+	// Files.
+	{calls: `access faccessat faccessat2 close close_range read readv pread64 preadv preadv2 lseek _llseek
+		stat fstat lstat newfstatat statx statfs fstatfs readlink readlinkat getdents getdents64 getcwd chdir fchdir
+		readahead fadvise64 cachestat umask dup dup2 dup3 fcntl flock
+		getxattr lgetxattr fgetxattr getxattrat listxattr llistxattr flistxattr listxattrat`,
+		verdict: allowed, why: "reading files and descriptors; the mounts and the ids say which"},
+	{calls: `write writev pwrite64 pwritev pwritev2 truncate ftruncate fallocate rename renameat renameat2
+		link linkat symlink symlinkat unlink unlinkat rmdir utime utimes utimensat futimesat
+		fsync fdatasync syncfs sync_file_range copy_file_range sendfile splice tee
+		chown fchown lchown fchownat`,
+		verdict: allowed, why: "writing files"},
+	{calls: `setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat`,
+		verdict: allowed, profiles: wide, why: "attributes; security.capability needs CAP_SETFCAP, which is never granted"},
+	{calls: `sync`, verdict: allowed, profiles: wide, why: "scripts use it; it makes the whole host wait for its disks, so not in strict"},
+	{calls: `chmod fchmod`, verdict: allowed, only: none(1, setid), args: "mode without set-id bits",
+		why: "a set-id file on a mounted directory would outlive the session, owned by the caller, root included"},
+	{calls: `fchmodat fchmodat2`, verdict: allowed, only: none(2, setid), args: "mode without set-id bits", why: "as chmod"},
+	{calls: `mkdir creat`, verdict: allowed, only: none(1, setid), args: "mode without set-id bits", why: "as chmod"},
+	{calls: `mkdirat`, verdict: allowed, only: none(2, setid), args: "mode without set-id bits", why: "as chmod"},
+	{calls: `mknod`, verdict: allowed, only: none(1, setid), args: "mode without set-id bits", profiles: wide,
+		why: "fifos; as chmod. Devices need a capability of the host's own user namespace"},
+	{calls: `mknodat`, verdict: allowed, only: none(2, setid), args: "mode without set-id bits", profiles: wide, why: "as mknod"},
+	{calls: `mknod mknodat`, verdict: refused, profiles: narrow, why: "no fifos by name in strict"},
+	{calls: `open`, verdict: allowed, unless: creates(1, 2), args: "not O_CREAT or O_TMPFILE with set-id bits", why: "as chmod"},
+	{calls: `openat`, verdict: allowed, unless: creates(2, 3), args: "not O_CREAT or O_TMPFILE with set-id bits", why: "as chmod"},
+	{calls: `openat2`, verdict: refused, errno: unix.ENOSYS, why: "its mode is in memory, where a filter cannot look; libraries fall back to openat"},
+	{calls: `name_to_handle_at open_by_handle_at`, verdict: refused, why: "files by handle, past every mount and directory permission"},
+	{calls: `file_getattr file_setattr`, verdict: refused, errno: unix.ENOSYS, why: "inode flags by a young interface (6.17); ioctl does the same where it is allowed"},
+
+	// Mounts.
+	{calls: `mount umount2 pivot_root chroot swapon swapoff`, verdict: refused, why: "mounts; a root of one's own"},
+	{calls: `fsopen fsconfig fsmount fspick open_tree open_tree_attr move_mount mount_setattr statmount listmount`,
+		verdict: refused, why: "mounts by the interface of 5.2 and later (CVE-2021-41133: a filter that forgot it)"},
+	{calls: `fanotify_init fanotify_mark quotactl quotactl_fd`, verdict: refused, why: "whole file systems, beyond the mounts of the session"},
+
+	// Memory.
+	{calls: `mmap munmap mremap mprotect madvise brk msync mincore membarrier memfd_create
+		pkey_alloc pkey_free pkey_mprotect mseal map_shadow_stack get_mempolicy`,
+		verdict: allowed, why: "a process's own memory"},
+	{calls: `mlock mlock2 munlock mlockall munlockall`, verdict: allowed, profiles: wide, why: "bounded by RLIMIT_MEMLOCK and the memory ceiling"},
+	{calls: `mbind set_mempolicy set_mempolicy_home_node move_pages migrate_pages`, verdict: refused, why: "placement on the host's nodes"},
+	{calls: `userfaultfd memfd_secret vmsplice`, verdict: refused, why: "kernel surface that exploits lean on, of no use to a sandboxed program"},
+	{calls: `process_vm_readv process_vm_writev process_madvise process_mrelease`, verdict: refused, why: "other processes' memory"},
+
+	// Processes.
+	{calls: `clone`, verdict: allowed, only: none(0, cloneNew), args: "flags without CLONE_NEW*", why: "processes and threads, no namespaces"},
+	{calls: `clone3`, verdict: allowed, why: "CLONE_INTO_CGROUP and current C libraries need it; its flags are out of a filter's sight: namespaces fail by user.max_user_namespaces = 0 and missing capabilities"},
+	{calls: `unshare`, verdict: allowed, only: none(0, ^uint64(unshareHarmless)), args: "only CLONE_FS, CLONE_FILES, CLONE_SYSVSEM", why: "threads that part with a working directory; no namespaces"},
+	{calls: `setns`, verdict: refused, why: "namespaces of others"},
+	{calls: `fork vfork execve execveat exit exit_group wait4 waitid getpid getppid gettid getpgid getpgrp setpgid getsid setsid
+		kill tkill tgkill pidfd_open pidfd_send_signal getrusage times getrlimit setrlimit prlimit64
+		set_tid_address set_robust_list get_robust_list futex futex_waitv futex_wake futex_wait futex_requeue
+		rseq arch_prctl prctl restart_syscall getcpu
+		sched_yield sched_getaffinity sched_setaffinity sched_getparam sched_getscheduler sched_get_priority_max
+		sched_get_priority_min sched_rr_get_interval sched_getattr getpriority ioprio_get`,
+		verdict: allowed, why: "the life of processes and threads of one's own; ids and the pid namespace bound the rest"},
+	{calls: `setpriority ioprio_set sched_setparam sched_setscheduler sched_setattr`, verdict: allowed, profiles: wide,
+		why: "being nicer; real-time classes need CAP_SYS_NICE"},
+	{calls: `seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self`, verdict: allowed,
+		why: "giving up more; init installs this very profile, and programs sandbox their children"},
+	{calls: `personality`, verdict: allowed, only: equal(0, 0, personalityGet), args: "0, or a query",
+		why: "READ_IMPLIES_EXEC and ADDR_NO_RANDOMIZE undo hardening; sanitizers and debuggers that want the latter go without"},
+	{calls: `ptrace kcmp pidfd_getfd`, verdict: refused, why: "other processes; a debugger is not worth a way into init"},
+	{calls: `getuid geteuid getgid getegid getresuid getresgid getgroups capget capset
+		setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups`,
+		verdict: allowed, why: "init becomes the session's identity with them; without capabilities they change nothing"},
+	{calls: `rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait rt_sigqueueinfo rt_tgsigqueueinfo
+		sigaltstack signalfd signalfd4 pause alarm getitimer setitimer
+		timer_create timer_settime timer_gettime timer_getoverrun timer_delete timerfd_create timerfd_settime timerfd_gettime
+		nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time`,
+		verdict: allowed, why: "signals, timers, reading clocks"},
+
+	// Waiting and talking.
+	{calls: `poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
+		eventfd eventfd2 pipe pipe2 inotify_init inotify_init1 inotify_add_watch inotify_rm_watch`,
+		verdict: allowed, why: "waiting for descriptors"},
+	{calls: `io_setup io_submit io_getevents io_pgetevents io_cancel io_destroy`, verdict: allowed, profiles: wide, why: "the old asynchronous I/O, which databases use"},
+	{calls: `io_uring_setup io_uring_enter io_uring_register`, verdict: refused, errno: unix.ENOSYS,
+		why: "it opens files and sockets past every filter, and is the kernel's busiest source of exploits; libraries fall back on ENOSYS"},
+	{calls: `bind connect listen accept accept4 getsockname getpeername setsockopt getsockopt
+		sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown`,
+		verdict: allowed, why: "sockets that the next rows let exist, in a network namespace of the session's own"},
+	{calls: `socket`, verdict: allowed, profiles: wide, errno: unix.EAFNOSUPPORT,
+		only: append(equal(0, unix.AF_UNIX, unix.AF_INET, unix.AF_INET6), []condition{{0, low, unix.AF_NETLINK}, {2, low, netlinkRoute}}),
+		args: "AF_UNIX, AF_INET, AF_INET6; AF_NETLINK of NETLINK_ROUTE",
+		why:  "AF_VSOCK is in no namespace; AF_ALG, AF_PACKET, AF_XDP, netfilter's netlink and forty more are kernel surface"},
+	{calls: `socket`, verdict: allowed, profiles: narrow, errno: unix.EAFNOSUPPORT,
+		only: equal(0, unix.AF_UNIX), args: "AF_UNIX", why: "no network at all in strict, loopback included"},
+	{calls: `socketpair`, verdict: allowed, errno: unix.EAFNOSUPPORT, only: equal(0, unix.AF_UNIX), args: "AF_UNIX", why: "no other family makes pairs that programs use"},
+	{calls: `shmget shmat shmdt shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl
+		mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr`,
+		verdict: allowed, profiles: wide, why: "System V and POSIX objects, in an IPC namespace of the session's own"},
+	{calls: `ioctl`, verdict: allowed, args: "not one of the terminal's and console's that reach other processes, nor TIOCSCTTY with force",
+		unless: slices.Concat(
+			equal(1, unix.TIOCSTI, tioclinux, unix.TIOCSETD, unix.TIOCCONS, unix.TIOCVHANGUP),
+			[][]condition{
+				{{1, low, unix.TIOCSCTTY}, {2, 1, 1}},                  // steal it from its session
+				{{1, low &^ 0xff, 0x4b00}}, {{1, low &^ 0xff, 0x5600}}, // 'K' and 'V': keyboard, font and console ioctls
+			}),
+		why: "TIOCSTI and TIOCLINUX type into the caller's terminal (CVE-2017-5226, CVE-2023-28100); line disciplines (TIOCSETD) are drivers of doubtful age"},
+	{calls: `vhangup`, verdict: refused, why: "the terminal of others"},
+
+	// The machine.
+	{calls: `uname sysinfo getrandom`, verdict: allowed, why: "reading what the machine is"},
+	{calls: `sethostname setdomainname`, verdict: refused, why: "the name is the session's, decided when it was opened"},
+	{calls: `settimeofday clock_settime clock_adjtime adjtimex stime`, verdict: refused, why: "the host's clock"},
+	{calls: `bpf perf_event_open lookup_dcookie`, verdict: refused, why: "programs in the kernel, and counters that see other processes"},
+	{calls: `add_key keyctl request_key`, verdict: refused, why: "keyrings are counted and found across namespaces"},
+	{calls: `kexec_load kexec_file_load init_module finit_module delete_module reboot acct nfsservctl syslog`,
+		verdict: refused, why: "the kernel itself"},
+	{calls: `iopl ioperm modify_ldt`, verdict: refused, why: "ports and segments of the processor"},
+	{calls: `lsm_set_self_attr`, verdict: refused, why: "labels are the host's to set"},
+}
+
+// young are calls that libseccomp 2.5.4 cannot name. All architectures share numbers from
+// 424 up.
+var young = map[string]int{
+	"cachestat": 451, "fchmodat2": 452, "map_shadow_stack": 453,
+	"futex_wake": 454, "futex_wait": 455, "futex_requeue": 456,
+	"statmount": 457, "listmount": 458,
+	"lsm_set_self_attr": 460, "mseal": 462,
+	"setxattrat": 463, "getxattrat": 464, "listxattrat": 465, "removexattrat": 466,
+	"open_tree_attr": 467, "file_getattr": 468, "file_setattr": 469,
+}
