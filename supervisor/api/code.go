@@ -15,6 +15,7 @@ const (
 	CodeDuplicateMember      Code = "duplicate_member"
 	CodeTooLarge             Code = "too_large"
 	CodeTooDeep              Code = "too_deep"
+	CodeLengthRequired       Code = "length_required"
 	CodeInvalidHeader        Code = "invalid_header"
 	CodeUnsupportedMediaType Code = "unsupported_media_type"
 	CodeUnknownMethod        Code = "unknown_method"
@@ -136,6 +137,7 @@ var Codes = []CodeInfo{
 	{CodeDuplicateMember, 400, "An object has the same member twice."},
 	{CodeTooLarge, 413, "The body is larger than the limit."},
 	{CodeTooDeep, 400, "Objects and arrays are nested deeper than the limit."},
+	{CodeLengthRequired, 411, "The size of the content has to be announced."},
 	{CodeInvalidHeader, 400, "A header, or a parameter of the URL, cannot be used as it stands."},
 	{CodeUnsupportedMediaType, 415, "The content type or content encoding is not accepted."},
 	{CodeUnknownMethod, 404, "There is no such route or operation."},

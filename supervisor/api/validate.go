@@ -130,6 +130,10 @@ var checks = map[Op][]check{
 	OpReceiptList: {
 		{CodeSessionNotFound, func(r *Request) string { return optional("session_id", r.Read.SessionID, idFault) }},
 		{CodeExecNotFound, func(r *Request) string { return optional("exec_id", r.Read.ExecID, idFault) }},
+		{CodeInvalidParams, func(r *Request) string {
+			return unlisted("outcome", string(r.Read.Outcome), "", string(OutcomeOK), string(OutcomeDenied), string(OutcomeFaulted))
+		}},
+		{CodeInvalidParams, func(r *Request) string { return textFault("op", string(r.Read.Op), maxName) }},
 		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
 	},
 	OpDecide:   {},

@@ -143,8 +143,8 @@ func (c *Client) Receipt(ctx context.Context, intentID string) (*api.Receipt, er
 	return document[api.Receipt](c.get(ctx, "/v1/receipts/"+url.PathEscape(intentID), nil))
 }
 
-// Receipts lists the caller's receipts, newest first. SessionID, ExecID and Limit of
-// the filter count.
+// Receipts lists the caller's receipts, newest first. SessionID, ExecID, Op, Outcome and
+// Limit of the filter count.
 func (c *Client) Receipts(ctx context.Context, filter api.Read) ([]api.Receipt, error) {
 	list, err := document[api.ReceiptList](c.get(ctx, "/v1/receipts", query(filter)))
 	if err != nil {
@@ -248,7 +248,9 @@ func unwrap(err error) error {
 // query says a filter in the words of the URL.
 func query(r api.Read) url.Values {
 	q := url.Values{}
-	for name, value := range map[string]string{"session_id": r.SessionID, "exec_id": r.ExecID, "state": r.State} {
+	for name, value := range map[string]string{
+		"session_id": r.SessionID, "exec_id": r.ExecID,
+		"state": r.State, "op": string(r.Op), "outcome": string(r.Outcome)} {
 		if value != "" {
 			q.Set(name, value)
 		}
@@ -297,6 +299,13 @@ func document[T any](a answer) (*T, error) {
 	}
 	if e := refusal(a.resp, body); e != nil {
 		return nil, e
+	}
+	if a.resp.StatusCode >= 400 { // the receipt of a denial, in place of what was asked for
+		r, err := decode[api.Receipt](body)
+		if err != nil {
+			return nil, err
+		}
+		return nil, api.Errorf(r.ErrorCode, "%s", r.ErrorMessage)
 	}
 	return decode[T](body)
 }

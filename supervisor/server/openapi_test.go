@@ -1,0 +1,258 @@
+package server
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/invopop/jsonschema"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// The served document is made from the routes and the Go types, comments included.
+//
+// invopop/jsonschema makes the schemas: it writes JSON Schema 2020-12, which OpenAPI 3.1
+// takes as it is, reads the json tags that the decoder reads, and takes descriptions
+// from comments. swaggest/openapi-go would write paths too, but wants the routes told a
+// second time, as structures with its own tags. Only this test links it.
+func TestOpenAPI(t *testing.T) {
+	got, err := json.Marshal(openAPI(t), json.Deterministic(true), jsontext.WithIndent("  "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	const golden = "openapi.json"
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("%s is not what the types say (%v); run go test ./supervisor/server -update", golden, err)
+	}
+	for _, ref := range regexp.MustCompile(`"\$ref": "#/components/schemas/([^"]+)"`).FindAllSubmatch(got, -1) {
+		if !bytes.Contains(got, fmt.Appendf(nil, "\n      %q: {", ref[1])) {
+			t.Errorf("%s is referred to and not defined", ref[1])
+		}
+	}
+	if !*update && !bytes.Equal(contract, got) {
+		t.Error("the embedded document is another one; build again")
+	}
+}
+
+// object is a JSON object under construction.
+type object = map[string]any
+
+// openAPI is the whole document.
+func openAPI(t *testing.T) object {
+	s := newSchemas(t)
+	paths := map[string]object{}
+	for _, r := range routes() {
+		if paths[r.path] == nil {
+			paths[r.path] = object{}
+		}
+		paths[r.path][strings.ToLower(r.method)] = operationObject(r, s)
+	}
+	return object{
+		"openapi": "3.1.0",
+		"info": object{
+			"title":       "Stockade",
+			"version":     "1",
+			"description": "The supervisor's interface on its unix socket. Identity is the peer of the socket; integers are exact 64-bit integers.",
+		},
+		"servers":    []object{{"url": "http://localhost", "description": "over the unix socket"}},
+		"paths":      paths,
+		"components": object{"schemas": s.defs},
+	}
+}
+
+func operationObject(r route, s *schemas) object {
+	op := object{
+		"operationId": operationID(r),
+		"summary":     r.summary,
+		"responses":   responses(r, s),
+	}
+	if r.op != public && r.op != derived {
+		op["x-stockade-operation"] = r.op
+	}
+	if in := content(r.in, s); in != nil {
+		op["requestBody"] = object{"required": true, "content": in}
+	}
+	if params := parametersOf(r, s); len(params) > 0 {
+		op["parameters"] = params
+	}
+	return op
+}
+
+// operationID is the name that generated clients use: get_v1_sessions_session_id.
+func operationID(r route) string {
+	words := regexp.MustCompile(`[a-z0-9_]+`).FindAllString(r.path, -1)
+	return strings.ToLower(r.method) + "_" + strings.Join(words[1:], "_")
+}
+
+func parametersOf(r route, s *schemas) []object {
+	var params []object
+	for _, m := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(r.path, -1) {
+		params = append(params, object{"name": m[1], "in": "path", "required": true, "schema": object{"type": "string"}})
+	}
+	for _, name := range r.query {
+		schema := object{"type": "string"}
+		switch name {
+		case "limit", "stdout", "stderr":
+			schema = object{"type": "integer", "minimum": 0}
+		case "label":
+			schema = object{"type": "array", "items": object{"type": "string", "pattern": "^[^=]+="}}
+		}
+		params = append(params, object{"name": name, "in": "query", "schema": schema})
+	}
+	if r.op != public {
+		params = append(params, object{
+			"name": "Stockade-Scope", "in": "header", "description": "The declared scope, as JSON; a body may carry it instead.",
+			"content": object{"application/json": object{"schema": s.ref(api.Scope{})}},
+		})
+	}
+	return params
+}
+
+func responses(r route, s *schemas) object {
+	ok := object{"description": "Done.", "content": content(r.out, s)}
+	if r.path == "/v1/openapi.json" {
+		ok["description"] = "This document."
+	}
+	if r.op == api.OpOutput || r.op == api.OpExec {
+		media := ok["content"].(object)
+		if r.op == api.OpOutput {
+			clear(media)
+		}
+		media["text/event-stream"] = object{"schema": object{"type": "string", "description": "Events; the data of each is an Event."}}
+		media["application/x-ndjson"] = object{"schema": s.ref(api.Event{})}
+	}
+	failed := content(api.ErrorBody{}, s)
+	out := object{"200": ok, "default": object{"description": "Not an operation: a code and a sentence.", "content": failed}}
+	if _, isReceipt := r.out.(api.Receipt); isReceipt && r.method != "GET" {
+		out["403"] = object{"description": "Denied, with the reasons.", "content": content(api.Receipt{}, s)}
+		out["default"] = object{
+			"description": "Faulted, with a receipt; or not an operation, with an error.",
+			"content":     object{"application/json": object{"schema": object{"oneOf": []any{s.ref(api.Receipt{}), s.ref(api.ErrorBody{})}}}},
+		}
+	}
+	return out
+}
+
+func content(v any, s *schemas) object {
+	switch v.(type) {
+	case nil:
+		return nil
+	case []byte:
+		return object{"application/octet-stream": object{}}
+	}
+	return object{"application/json": object{"schema": s.ref(v)}}
+}
+
+// schemas collects the types that are referred to.
+type schemas struct {
+	t    *testing.T
+	r    jsonschema.Reflector
+	defs object
+}
+
+func newSchemas(t *testing.T) *schemas {
+	s := &schemas{t: t, defs: object{}}
+	s.r.Mapper = custom
+	for _, dir := range []string{"supervisor/api", "sandbox"} {
+		t.Chdir("../..") // comments are found by the path below the module
+		if err := s.r.AddGoComments("github.com/stockade-dev/stockade", dir); err != nil {
+			t.Fatal(err)
+		}
+		t.Chdir("supervisor/server")
+	}
+	return s
+}
+
+// ref returns a reference to the schema of v's type, and sees to its definition.
+func (s *schemas) ref(v any) object {
+	if reflect.TypeOf(v).Kind() == reflect.Map {
+		return object{"type": "object"}
+	}
+	schema := s.r.Reflect(v)
+	for name, def := range schema.Definitions {
+		b, err := def.MarshalJSON()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		b = bytes.ReplaceAll(b, []byte(`"#/$defs/`), []byte(`"#/components/schemas/`))
+		var o object
+		if err := json.Unmarshal(b, &o); err != nil {
+			s.t.Fatal(err)
+		}
+		exact(o)
+		s.defs[name] = o
+	}
+	return object{"$ref": "#/components/schemas/" + reflect.TypeOf(v).Name()}
+}
+
+// exact says of every integer that it has 64 bits, which a generator would otherwise
+// read as a float in JavaScript and as 32 bits elsewhere.
+func exact(o object) {
+	if o["type"] == "integer" {
+		o["format"] = "int64"
+	}
+	for _, v := range o {
+		switch v := v.(type) {
+		case object:
+			exact(v)
+		case []any:
+			for _, e := range v {
+				if e, ok := e.(object); ok {
+					exact(e)
+				}
+			}
+		}
+	}
+}
+
+// custom are the types whose JSON is not that of their Go type.
+func custom(t reflect.Type) *jsonschema.Schema {
+	str := func(description string) *jsonschema.Schema {
+		return &jsonschema.Schema{Type: "string", Description: description}
+	}
+	one := func(name, description string) *jsonschema.Schema {
+		props := jsonschema.NewProperties()
+		props.Set(name, str(description))
+		return &jsonschema.Schema{Type: "object", Properties: props, Required: []string{name}, AdditionalProperties: jsonschema.FalseSchema}
+	}
+	switch t {
+	case reflect.TypeFor[api.SignalName]():
+		return str("A signal: TERM. Also accepted: term, SIGTERM, 15.")
+	case reflect.TypeFor[api.EnvValue]():
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{
+			str("The value."),
+			one("secret", "The value; it reaches the process and nothing else."),
+			one("secret_digest", "In records, in place of a secret: its salted digest."),
+			{Type: "null", Description: "In an env_patch: remove the variable."},
+		}}
+	}
+	return nil
+}
+
+// Every status of the table of codes is one that HTTP knows.
+func TestStatuses(t *testing.T) {
+	for _, c := range api.Codes {
+		if http.StatusText(c.Status) == "" {
+			t.Errorf("%s: status %s", c.Code, strconv.Itoa(c.Status))
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// facade is what requests that come this way say about it.
+const facade = "http"
+
+// request begins an operation: who asks, by the kernel's word and the declared scope.
+func (c *call) request(op api.Op) (*api.Request, *api.Error) {
+	req := &api.Request{Op: op.Canonical(), Principal: c.principal, Facade: facade}
+	if req.Op != op {
+		req.RequestedKind = op
+	}
+	header := c.r.Header["Stockade-Scope"]
+	switch {
+	case len(header) == 0:
+		return req, nil
+	case len(header) > 1:
+		return nil, api.Errorf(api.CodeInvalidHeader, "Stockade-Scope occurs %d times", len(header))
+	}
+	scope, err := api.Decode[api.Scope]([]byte(header[0]))
+	if err != nil {
+		return nil, api.Errorf(api.CodeInvalidHeader, "Stockade-Scope: %s", err.Message)
+	}
+	req.Principal.Scope = scope
+	return req, nil
+}
+
+// declare takes over the scope that a body declares.
+func declare(req *api.Request, body api.Scope) *api.Error {
+	switch req.Principal.Scope {
+	case body, api.Scope{}:
+		req.Principal.Scope = body
+		return nil
+	}
+	if body == (api.Scope{}) {
+		return nil
+	}
+	return api.Errorf(api.CodeInvalidHeader, "the Stockade-Scope header and the body declare different scopes")
+}
+
+// parameters are how the body of each operation becomes part of a request. Reads take
+// the names of [api.Read].
+var parameters = map[api.Op]func(*api.Request, []byte) *api.Error{
+	api.OpSessionOpen: into(func(r *api.Request, v *api.SessionOpen) api.Scope { r.Open = v; return v.Scope }),
+	api.OpExec:        into(func(r *api.Request, v *api.Exec) api.Scope { r.Exec = v; return v.Scope }),
+	api.OpSessionSignal: into(func(r *api.Request, v *api.SessionSignal) api.Scope {
+		r.Signal = v
+		return v.Scope
+	}),
+	api.OpSessionClose: into(func(r *api.Request, v *api.SessionClose) api.Scope { r.Close = v; return v.Scope }),
+	api.OpSessionGet:   into(setRead),
+	api.OpSessionList:  into(setRead),
+	api.OpOutput:       into(setRead),
+	api.OpBlobGet:      into(setRead),
+	api.OpReceiptGet:   into(setRead),
+	api.OpReceiptList:  into(setRead),
+	api.OpHostInfo:     into(setRead),
+}
+
+func setRead(r *api.Request, v *api.Read) api.Scope { r.Read = v; return api.Scope{} }
+
+func into[T any](set func(*api.Request, *T) api.Scope) func(*api.Request, []byte) *api.Error {
+	return func(r *api.Request, body []byte) *api.Error {
+		v, err := api.Decode[T](body)
+		if err != nil {
+			return err
+		}
+		return declare(r, set(r, &v))
+	}
+}
+
+// fromBody makes a request of an operation whose parameters are the body.
+func (c *call) fromBody(op api.Op) (*api.Request, *api.Error) {
+	req, err := c.request(op)
+	if err != nil {
+		return nil, err
+	}
+	body, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	if err := parameters[req.Op](req, body); err != nil {
+		return nil, err
+	}
+	return req, nil
+}
+
+// fromURL makes a request of a read whose parameters are in the path and the query.
+func (c *call) fromURL() (*api.Request, *api.Error) {
+	req, err := c.request(c.row.op)
+	if err != nil {
+		return nil, err
+	}
+	q := c.query
+	req.Read = &api.Read{
+		SessionID: c.r.PathValue("session_id") + q.Get("session_id"),
+		ExecID:    c.r.PathValue("exec_id") + q.Get("exec_id"),
+		IntentID:  c.r.PathValue("intent_id"),
+		BlobRef:   c.r.PathValue("blob_ref"),
+		State:     q.Get("state"),
+		Op:        api.Op(q.Get("op")).Canonical(),
+		Outcome:   api.Outcome(q.Get("outcome")),
+	}
+	if req.Read.Limit, err = c.number("limit"); err != nil {
+		return nil, err
+	}
+	for _, label := range q["label"] {
+		name, value, ok := strings.Cut(label, "=")
+		if _, twice := req.Read.Labels[name]; !ok || twice {
+			return nil, api.Errorf(api.CodeInvalidHeader, "label is NAME=VALUE, each name once")
+		}
+		if req.Read.Labels == nil {
+			req.Read.Labels = map[string]string{}
+		}
+		req.Read.Labels[name] = value
+	}
+	return req, nil
+}
+
+// parseQuery reads the parameters of a URL as strictly as a body: only those that the
+// route has, and each once but label.
+func parseQuery(u *url.URL, names []string) (url.Values, *api.Error) {
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil || !utf8.ValidString(u.Path) {
+		return nil, api.Errorf(api.CodeInvalidHeader, "the URL is malformed")
+	}
+	for name, values := range q {
+		if !slices.Contains(names, name) {
+			return nil, api.Errorf(api.CodeInvalidHeader, "the route has no parameter %.80q", name)
+		}
+		if len(values) > 1 && name != "label" {
+			return nil, api.Errorf(api.CodeInvalidHeader, "the parameter %s occurs twice", name)
+		}
+		if !utf8.ValidString(strings.Join(values, "")) {
+			return nil, api.Errorf(api.CodeInvalidHeader, "the parameter %s is not UTF-8", name)
+		}
+	}
+	return q, nil
+}
+
+func (c *call) number(name string) (int64, *api.Error) {
+	text := c.query.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, api.Errorf(api.CodeInvalidHeader, "%s is not a number from 0 on", name)
+	}
+	return n, nil
+}
+
+// body reads the whole JSON body, within its bounds of size and time.
+func (c *call) body() ([]byte, *api.Error) {
+	if err := c.contentType("application/json"); err != nil {
+		return nil, err
+	}
+	c.control.SetReadDeadline(time.Now().Add(c.server.options.BodyTimeout))
+	defer c.control.SetReadDeadline(time.Time{})
+	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, api.MaxBody))
+	if err != nil {
+		return nil, bodyError(err)
+	}
+	return b, nil
+}
+
+// contentType refuses a body that says it is something else. One that says nothing is
+// taken for what the route expects.
+func (c *call) contentType(want string) *api.Error {
+	values := c.r.Header["Content-Type"]
+	if len(values) == 0 {
+		return nil
+	}
+	media, params, err := mime.ParseMediaType(values[0])
+	charset, hasCharset := params["charset"]
+	if err != nil || len(values) > 1 || media != want || hasCharset && !strings.EqualFold(charset, "utf-8") {
+		return api.Errorf(api.CodeUnsupportedMediaType, "the body of this route is %s", want)
+	}
+	return nil
+}
+
+func bodyError(err error) *api.Error {
+	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return api.Errorf(api.CodeTooLarge, "the body is larger than %d bytes", e.Limit)
+	}
+	return api.Errorf(api.CodeDecodeError, "the body did not arrive")
+}
+
+// patient reads a long body: each part may take the body's time.
+type patient struct {
+	c *call
+	r io.Reader
+}
+
+func (p patient) Read(b []byte) (int, error) {
+	p.c.control.SetReadDeadline(time.Now().Add(p.c.server.options.BodyTimeout))
+	n, err := p.r.Read(b)
+	if err != nil { // the connection has no deadline while the answer is being made
+		p.c.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// format returns the stream that the caller accepts, if it does.
+func (c *call) format() (format, bool) {
+	for _, accept := range c.r.Header["Accept"] {
+		for _, one := range strings.Split(accept, ",") {
+			media, _, err := mime.ParseMediaType(one)
+			if err != nil {
+				continue
+			}
+			if i := slices.IndexFunc(formats, func(f format) bool { return f.media == media }); i >= 0 {
+				return formats[i], true
+			}
+		}
+	}
+	return format{}, false
+}
