@@ -1,0 +1,127 @@
+package runc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/opencontainers/cgroups"
+	_ "github.com/opencontainers/cgroups/devices" // device rules, as a BPF program in the unified hierarchy
+	devices "github.com/opencontainers/cgroups/devices/config"
+	"github.com/opencontainers/runc/libcontainer"
+	"github.com/opencontainers/runc/libcontainer/configs"
+	"github.com/opencontainers/runc/libcontainer/specconv"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// box is init as libcontainer has started it: namespaces, root and limits of
+// privilege are in force, and it waits for release before it executes.
+type box struct {
+	container *libcontainer.Container
+	process   *libcontainer.Process
+	dir       string // libcontainer's state of this container
+	pid       int
+}
+
+// startBox builds the container. It runs on a staging thread, whose mount namespace
+// the container's is copied from. files are init's descriptors from 3 on.
+//
+// libcontainer is used for this and for nothing else: not to run anything in the
+// session, and not to destroy it, because it would remove groups by names that mean
+// something else outside the staging namespace.
+func startBox(spec *specs.Spec, stateDir, id string, files []*os.File) (_ *box, err error) {
+	config, err := convert(spec, id)
+	if err != nil {
+		return nil, err
+	}
+	b := &box{dir: filepath.Join(stateDir, id)}
+	if b.container, err = libcontainer.Create(stateDir, id, config); err != nil {
+		return nil, fmt.Errorf("create container: %w", err)
+	}
+	b.process = &libcontainer.Process{
+		Init:       true,
+		Args:       spec.Process.Args,
+		Env:        spec.Process.Env,
+		Cwd:        spec.Process.Cwd,
+		UID:        int(spec.Process.User.UID),
+		GID:        int(spec.Process.User.GID),
+		ExtraFiles: files,
+	}
+	if err := b.container.Start(b.process); err != nil {
+		os.RemoveAll(b.dir)
+		return nil, fmt.Errorf("start container: %w", err)
+	}
+	if b.pid, err = b.process.Pid(); err != nil {
+		return nil, fmt.Errorf("bug: started container without init: %w", err)
+	}
+	return b, nil
+}
+
+// convert gives libcontainer the configuration in its own terms.
+func convert(spec *specs.Spec, id string) (*configs.Config, error) {
+	// The id mapping that comes with the namespace is named twice: libcontainer needs
+	// it to know the host id of root, and refuses to be told in a runtime-spec that
+	// joins one. So the paths are put in after the conversion.
+	plain, linux := *spec, *spec.Linux
+	linux.Namespaces = nil
+	for _, ns := range spec.Linux.Namespaces {
+		linux.Namespaces = append(linux.Namespaces, specs.LinuxNamespace{Type: ns.Type})
+	}
+	plain.Linux = &linux
+	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: id, Spec: &plain})
+	if err != nil {
+		return nil, fmt.Errorf("convert configuration: %w", err)
+	}
+	for _, ns := range spec.Linux.Namespaces {
+		if t := namespaceTypes[ns.Type]; ns.Path != "" {
+			config.Namespaces.Add(t, ns.Path)
+		}
+	}
+	config.Labels = nil
+	config.Cgroups = &cgroups.Cgroup{Path: "/init", Resources: &cgroups.Resources{Devices: rules(linux.Resources.Devices)}}
+	if !cgroups.IsCgroup2UnifiedMode() {
+		return nil, errors.New("bug: libcontainer sees more of the cgroups than the session's own")
+	}
+	return config, nil
+}
+
+// rules are the device rules as the cgroups library has them.
+func rules(in []specs.LinuxDeviceCgroup) []*devices.Rule {
+	number := func(n *int64) int64 {
+		if n == nil {
+			return devices.Wildcard
+		}
+		return *n
+	}
+	var out []*devices.Rule
+	for _, d := range in {
+		r := &devices.Rule{Type: devices.WildcardDevice, Major: number(d.Major), Minor: number(d.Minor), Permissions: devices.Permissions(d.Access), Allow: d.Allow}
+		if d.Type != "" {
+			r.Type = devices.Type(d.Type[0])
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+var namespaceTypes = map[specs.LinuxNamespaceType]configs.NamespaceType{
+	specs.UserNamespace:   configs.NEWUSER,
+	specs.CgroupNamespace: configs.NEWCGROUP,
+}
+
+// release lets init execute.
+func (b *box) release() error {
+	if err := b.container.Exec(); err != nil {
+		return fmt.Errorf("release init: %w", err)
+	}
+	return nil
+}
+
+// kill ends init, and with it its pid namespace, and forgets the container. Init is
+// our child: until it is reaped here its process id belongs to nobody else.
+func (b *box) kill() {
+	_ = b.process.Signal(os.Kill)
+	_, _ = b.process.Wait()
+	_ = os.RemoveAll(b.dir)
+}

@@ -1,0 +1,250 @@
+package runc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/stockade-dev/stockade/internal/cleanup"
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/cgroup"
+	"github.com/stockade-dev/stockade/sandbox/guest"
+)
+
+// execution is one command, from its start until nothing of it is left.
+type execution struct {
+	id         string
+	background bool
+	session    *session
+	leaf       *cgroup.Leaf
+	process    atomic.Pointer[guest.Process] // nil until it has been started
+	started    time.Time
+	oomBefore  int64       // kills by the session's memory ceiling before it started
+	killed     atomic.Bool // by us: not by the memory ceiling
+}
+
+// Start starts a command in a session: born in a group of its own, as the granted
+// identity, with three pipes and no other descriptor. exited is called once if Start
+// succeeds.
+func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exited func(sandbox.Result)) (stdout, stderr *os.File, err error) {
+	if stdin != nil {
+		defer stdin.Close()
+	}
+	if err := e.Validate(); err != nil {
+		return nil, nil, err
+	}
+	s, err := r.session(e.Session)
+	if err != nil {
+		return nil, nil, err
+	}
+	var undo cleanup.Stack // what is undone when the start fails
+	defer undo.Run()
+	var ends cleanup.Stack // the ends of the pipes that are the command's
+	defer ends.Run()
+
+	x := &execution{id: e.ID, background: e.Background, session: s}
+	if x.leaf, err = s.groups.Leaf(e.ID); errors.Is(err, os.ErrExist) {
+		return nil, nil, sandbox.Errorf(sandbox.CodeInvalidSpec, "execution %s exists", e.ID)
+	} else if err != nil {
+		return nil, nil, err
+	}
+	undo.Add(x.clear)
+	if err := s.add(x); err != nil {
+		return nil, nil, err
+	}
+	undo.Add(func() { s.drop(x) })
+	born, err := x.leaf.FD()
+	if err != nil {
+		return nil, nil, err
+	}
+	ends.Add(func() { born.Close() })
+
+	var streams guest.Streams
+	streams.Cgroup = born
+	if streams.Stdin = stdin; stdin == nil {
+		// Not the host's /dev/null: no file of the host's is ever open inside.
+		empty, w, err := s.pipe()
+		if err != nil {
+			return nil, nil, err
+		}
+		w.Close()
+		ends.Add(func() { empty.Close() })
+		streams.Stdin = empty
+	}
+	for _, p := range []struct{ ours, theirs **os.File }{
+		{&stdout, &streams.Stdout},
+		{&stderr, &streams.Stderr},
+	} {
+		if *p.ours, *p.theirs, err = s.pipe(); err != nil {
+			return nil, nil, err
+		}
+		undo.Add(func() { (*p.ours).Close() })
+		ends.Add(func() { (*p.theirs).Close() })
+	}
+
+	x.oomBefore = s.oomKills()
+	x.started = time.Now()
+	process, err := s.init.Spawn(ctx, guest.Command{Argv: e.Argv, Env: e.Env, Cwd: e.Cwd}, streams)
+	if err != nil {
+		return nil, nil, refused(err)
+	}
+	undo.Release()
+	x.process.Store(process)
+	go x.follow(process, exited)
+	return stdout, stderr, nil
+}
+
+// pipe makes a pipe that belongs to the session's identity, so that /dev/stdout and
+// its like can be opened again inside.
+func (s *session) pipe() (r, w *os.File, err error) {
+	if r, w, err = os.Pipe(); err != nil {
+		return nil, nil, fmt.Errorf("pipe: %w", err)
+	}
+	if err := w.Chown(s.hostUID(), s.hostGID()); err != nil {
+		r.Close()
+		w.Close()
+		return nil, nil, fmt.Errorf("chown pipe: %w", err)
+	}
+	return r, w, nil
+}
+
+// refused gives init's refusals their codes.
+func refused(err error) error {
+	var e *guest.Error
+	switch {
+	case errors.Is(err, guest.ErrGone):
+		return sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+	case errors.As(err, &e) && e.Stage == guest.StageWorkdir:
+		return sandbox.Errorf(sandbox.CodeInvalidWorkdir, "%s: %v", e.Op, e.Errno)
+	case errors.As(err, &e):
+		return sandbox.Errorf(sandbox.CodeSpawn, "%s: %v", e.Op, e.Errno)
+	}
+	return err
+}
+
+// follow waits for the command, ends what it left behind, and reports.
+func (x *execution) follow(process *guest.Process, exited func(sandbox.Result)) {
+	exit, ok := <-process.Exited
+	ended := time.Now()
+	if !ok { // init is gone, and the kernel has killed everything inside
+		exit.Status = syscall.WaitStatus(syscall.SIGKILL)
+	}
+	if !x.background {
+		x.empty()
+	}
+	usage, err := x.leaf.Usage()
+	if err != nil || usage.CPU < exit.CPU {
+		usage.CPU = exit.CPU
+	}
+	usage.PeakMemory = exit.MaxRSS
+	result := sandbox.Result{ExitCode: -1, Usage: usage, Started: x.started, Ended: ended}
+	if exit.Status.Signaled() {
+		result.Signal = int(exit.Status.Signal())
+		result.OOM = ok && exit.Status.Signal() == syscall.SIGKILL && !x.killed.Load() &&
+			(usage.OOMKills > 0 || x.session.oomKills() > x.oomBefore)
+	} else {
+		result.ExitCode = exit.Status.ExitStatus()
+	}
+	exited(result)
+
+	// What stays in the background can still be signalled and killed by the name of the
+	// execution that started it.
+	_ = x.leaf.Wait(context.Background())
+	_ = x.leaf.Remove()
+	x.session.drop(x)
+}
+
+// empty kills whatever is left in the leaf and waits until it is gone.
+func (x *execution) empty() {
+	if empty, err := x.leaf.Empty(); err == nil && empty {
+		return
+	}
+	_ = x.leaf.Kill()
+	ctx, cancel := context.WithTimeout(context.Background(), dying)
+	defer cancel()
+	_ = x.leaf.Wait(ctx)
+}
+
+// clear takes away the leaf of an execution that was not started, or of which nobody
+// knows whether it was.
+func (x *execution) clear() {
+	x.empty()
+	_ = x.leaf.Remove()
+}
+
+// oomKills is how many processes of the session its memory ceiling has killed. On v2
+// the leaf knows it more exactly, and this is 0.
+func (s *session) oomKills() int64 {
+	dir, ok := s.groups.Paths()["memory"]
+	if !ok {
+		return 0
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "memory.oom_control"))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		var n int64
+		if _, err := fmt.Sscanf(line, "oom_kill %d", &n); err == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+// Signal signals the process group of an execution, or with exec "" everything in
+// the session but init.
+func (r *Runner) Signal(ctx context.Context, session, exec string, sig int) error {
+	s, err := r.session(session)
+	if err != nil {
+		return err
+	}
+	if exec == "" {
+		return settled(s.init.SignalAll(ctx, syscall.Signal(sig)))
+	}
+	x, err := s.exec(exec)
+	if err != nil {
+		return err
+	}
+	process := x.process.Load()
+	if process == nil {
+		return sandbox.Errorf(sandbox.CodeNoExec, "%s has not been started", exec)
+	}
+	return settled(process.Signal(ctx, syscall.Signal(sig)))
+}
+
+// settled says of a signal that found nobody that the execution is over.
+func settled(err error) error {
+	if errors.Is(err, syscall.ESRCH) {
+		return sandbox.Errorf(sandbox.CodeNoExec, "it has ended")
+	}
+	return err
+}
+
+// Kill kills the whole tree of an execution, or with exec "" of every execution.
+func (r *Runner) Kill(_ context.Context, session, exec string) error {
+	s, err := r.session(session)
+	if err != nil {
+		return err
+	}
+	if exec != "" {
+		x, err := s.exec(exec)
+		if err != nil {
+			return err
+		}
+		x.killed.Store(true)
+		return x.leaf.Kill()
+	}
+	s.mu.Lock()
+	for _, x := range s.execs {
+		x.killed.Store(true)
+	}
+	s.mu.Unlock()
+	return s.groups.KillExecutions()
+}

@@ -1,0 +1,93 @@
+package runc
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+
+	"github.com/stockade-dev/stockade/internal/cleanup"
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/cgroup"
+	"github.com/stockade-dev/stockade/sandbox/guest"
+)
+
+// namespaces are those that exist before init does.
+type namespaces struct {
+	user, cgroup *os.File
+}
+
+func (n *namespaces) close() {
+	n.user.Close()
+	n.cgroup.Close()
+}
+
+// hold makes the session's user and cgroup namespaces, by means of a process that
+// is gone when hold returns. The receiver closes them.
+func (r *Runner) hold(ctx context.Context, base uint32, groups *cgroup.Session) (_ *namespaces, err error) {
+	ours, theirs, err := guest.Pair()
+	if err != nil {
+		return nil, err
+	}
+	holder, err := guest.NewHolder(ours)
+	if err != nil {
+		ours.Close()
+		theirs.Close()
+		return nil, err
+	}
+	mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(base), Size: sandbox.IDs}}
+	cmd := &exec.Cmd{
+		Path:       procFD(r.init),
+		Args:       []string{"stockade-init", "hold"},
+		Env:        []string{},
+		ExtraFiles: []*os.File{theirs},
+		SysProcAttr: &syscall.SysProcAttr{
+			Cloneflags:                 syscall.CLONE_NEWUSER,
+			UidMappings:                mapping,
+			GidMappings:                mapping,
+			GidMappingsEnableSetgroups: true,
+			Credential:                 &syscall.Credential{Uid: 0, Gid: 0},
+		},
+	}
+	err = cmd.Start()
+	theirs.Close()
+	if err != nil {
+		holder.Close()
+		return nil, fmt.Errorf("start holder: %w", err)
+	}
+	// It ends with its socket; the kill is for one that does not. Waiting makes sure that
+	// it has left the session's group, which on v2 can hand down controllers only then.
+	defer func() {
+		holder.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	if err := holder.User(ctx); err != nil {
+		return nil, err
+	}
+	if err := groups.JoinRoot(cmd.Process.Pid); err != nil {
+		return nil, err
+	}
+	if err := holder.Cgroup(ctx); err != nil {
+		return nil, err
+	}
+
+	var undo cleanup.Stack
+	defer undo.Run()
+	n := new(namespaces)
+	for _, ns := range []struct {
+		name string
+		file **os.File
+	}{{"user", &n.user}, {"cgroup", &n.cgroup}} {
+		f, err := os.Open("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/ns/" + ns.name)
+		if err != nil {
+			return nil, fmt.Errorf("hold namespace: %w", err)
+		}
+		undo.Add(func() { f.Close() })
+		*ns.file = f
+	}
+	undo.Release()
+	return n, nil
+}

@@ -1,0 +1,48 @@
+package runc
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/opencontainers/runc/libcontainer"
+	"github.com/opencontainers/runc/libcontainer/exeseal"
+	_ "github.com/opencontainers/runc/libcontainer/nsenter" // its C constructor joins namespaces before the Go runtime starts
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+)
+
+func init() {
+	// A process that libcontainer starts is this binary again, with the argument
+	// "init", on its way to becoming stockade-init.
+	if len(os.Args) > 1 && os.Args[1] == "init" {
+		libcontainer.Init() // does not return
+	}
+	// A thread that was given another identity or namespace ends with its goroutine,
+	// unless it is the main thread, which the runtime parks instead. Keep it for main.
+	runtime.LockOSThread()
+	// libcontainer's warnings are about what it was not asked to do.
+	logrus.SetLevel(logrus.ErrorLevel)
+}
+
+// Isolate executes the process again, once: in a mount namespace of its own, from
+// which nothing that the runner mounts can reach the host, and from a sealed copy of its binary, which a
+// session could not overwrite if it ever got hold of it. It returns only in the
+// second life. It is called from the main goroutine, before anything else.
+func Isolate() error {
+	if exeseal.IsSelfExeCloned() {
+		return nil
+	}
+	exe, err := sealed("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("unshare mount namespace: %w", err)
+	}
+	// Slave: what the host mounts later can still become a source.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("make mounts slave: %w", err)
+	}
+	return fmt.Errorf("execute again: %w", unix.Exec(procFD(exe), os.Args, os.Environ()))
+}

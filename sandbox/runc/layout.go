@@ -1,0 +1,241 @@
+package runc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/cleanup"
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
+// ours are the directories that every root has, whatever its kind: mount points of
+// the kernel's file systems, and places that programs take for granted.
+var ours = []string{"/dev", "/etc", "/proc", "/run", "/sys", "/tmp", "/var/tmp"}
+
+// gather collects what the session's file system consists of, as detached mounts.
+// Host paths are looked at here and nowhere else: the caller's under the caller's
+// identity, the system directories of root "host" under our own. The layout owns
+// the mounts; close releases those that were not attached.
+func (r *Runner) gather(spec sandbox.Spec, base uint32) (_ layout, err error) {
+	l := layout{owner: base, dirs: ours, links: map[string]string{}, files: map[string]string{}}
+	var undo cleanup.Stack
+	defer undo.Run()
+	undo.Add(l.close)
+
+	// Files of the caller's belong to the session's identity inside, and what the
+	// session makes belongs to the caller outside. Ids beyond that pair do not exist in
+	// the mount: nothing can be created for another owner, setuid bits lead nowhere.
+	own, err := r.idmaps.get(idPair{spec.Caller.UID, spec.Caller.GID, base + spec.Identity.UID, base + spec.Identity.GID})
+	if err != nil {
+		return layout{}, err
+	}
+	defer own.Close()
+	switch spec.Root.Kind {
+	case sandbox.RootHost:
+		l.etc(spec)
+		err = l.host()
+	case sandbox.RootDir:
+		err = l.unpacked(r, spec, base)
+	case sandbox.RootPaths:
+		l.etc(spec)
+		err = as(spec.Caller, func() error {
+			for _, src := range spec.Root.Paths {
+				if err := l.source(src, src.Path, true, own); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return layout{}, err
+	}
+	err = as(spec.Caller, func() error {
+		for _, m := range spec.Mounts {
+			if err := l.source(m.Source, m.Target, m.ReadOnly, own); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return layout{}, err
+	}
+
+	for _, s := range spec.Scratch {
+		tree, err := newTmpfs(s.Target, s.Bytes, s.Inodes, "1777", base)
+		if err != nil {
+			return layout{}, err
+		}
+		l.attach = append(l.attach, attachment{target: s.Target, tree: tree, dir: true, origin: "scratch"})
+	}
+	undo.Release()
+	return l, nil
+}
+
+func (l *layout) close() {
+	for _, a := range l.attach {
+		a.tree.Close()
+	}
+	l.attach = nil
+}
+
+// source adds one host path of the caller's. It runs under the caller's identity.
+func (l *layout) source(src sandbox.Source, target string, readOnly bool, idmap *os.File) error {
+	f, err := reopen(src, !readOnly)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	tree, err := cloneMount(f, readOnly, idmap)
+	if err != nil {
+		return err
+	}
+	l.attach = append(l.attach, attachment{target: target, tree: tree, dir: src.Kind == "dir", readOnly: readOnly, origin: src.Path})
+	return nil
+}
+
+// notUnpacked are the top-level names of an unpacked tree that are always ours.
+var notUnpacked = map[string]bool{"proc": true, "sys": true, "dev": true, "tmp": true, "run": true}
+
+// unpacked adds the top-level entries of a root tree, whose owner is root inside.
+// Each is reached from the directory's descriptor, and a symbolic link is made again
+// rather than followed.
+func (l *layout) unpacked(r *Runner, spec sandbox.Spec, base uint32) error {
+	idmap, err := r.idmaps.get(idPair{spec.Caller.UID, spec.Caller.GID, base, base})
+	if err != nil {
+		return err
+	}
+	defer idmap.Close()
+	return as(spec.Caller, func() error {
+		path := spec.Root.Dir.Path
+		at, err := reopen(*spec.Root.Dir, false)
+		if err != nil {
+			return err
+		}
+		defer at.Close()
+		fd, err := unix.Openat(int(at.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return sandbox.Errorf(sandbox.CodeMountSource, "%s: %s", path, resolveCode(err))
+		}
+		dir := os.NewFile(uintptr(fd), path)
+		defer dir.Close()
+		names, err := dir.Readdirnames(-1)
+		if err != nil {
+			return sandbox.Errorf(sandbox.CodeMountSource, "%s: %v", path, err)
+		}
+		for _, name := range names {
+			if notUnpacked[name] {
+				continue
+			}
+			if err := l.entry(dir, name, "/"+name, idmap); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// host adds the host's system directories and chosen files of its /etc. They are not
+// idmapped: their owners do not exist inside, so that even inside uid 0 reads only
+// what the whole world may read.
+func (l *layout) host() error {
+	root, err := os.Open("/")
+	if err != nil {
+		return fmt.Errorf("root host: %w", err)
+	}
+	defer root.Close()
+	for _, path := range hostPaths {
+		if err := l.entry(root, strings.TrimPrefix(path, "/"), path, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry adds at/name as target: a directory or regular file is attached, read-only,
+// a symbolic link is made again. What does not exist, or is anything else, is left out.
+func (l *layout) entry(at *os.File, name, target string, idmap *os.File) error {
+	fd, err := unix.Openat2(int(at.Fd()), name, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeMountSource, "%s: %s", target, resolveCode(err))
+	}
+	f := os.NewFile(uintptr(fd), target)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("stat %s: %w", target, err)
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		buf := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(fd, "", buf)
+		if err != nil {
+			return fmt.Errorf("readlink %s: %w", target, err)
+		}
+		l.links[target] = string(buf[:n])
+	case unix.S_IFDIR, unix.S_IFREG:
+		tree, err := cloneMount(f, true, idmap)
+		if err != nil {
+			return err
+		}
+		l.attach = append(l.attach, attachment{target: target, tree: tree, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, readOnly: true, origin: target})
+	}
+	return nil
+}
+
+// hostPaths is root "host": programs and their libraries, and of /etc what they need
+// to run, no more. Nothing here holds a secret on a host that is kept well; what is
+// not readable for the whole world is not readable inside.
+var hostPaths = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+
+	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", // the loader
+	"/etc/alternatives", // what half of /usr/bin leads through
+	"/etc/ca-certificates", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls", "/etc/pki/ca-trust", "/etc/crypto-policies",
+	"/etc/localtime", "/etc/timezone", "/etc/locale.alias",
+	"/etc/protocols", "/etc/rpc", "/etc/services", "/etc/mime.types", "/etc/magic",
+	"/etc/debian_version", "/etc/os-release", "/etc/redhat-release", "/etc/alpine-release",
+	"/etc/bash.bashrc", "/etc/inputrc", "/etc/profile", "/etc/terminfo",
+	"/etc/fonts", "/etc/perl", "/etc/python3",
+}
+
+// etc writes the files by which programs find out who and where they are. The names
+// are the same on every host.
+func (l *layout) etc(spec sandbox.Spec) {
+	id := spec.Identity
+	var passwd, group strings.Builder
+	passwd.WriteString("root:x:0:0:root:/:/bin/sh\n")
+	group.WriteString("root:x:0:\ntty:x:5:\n")
+	if id.UID != 0 {
+		fmt.Fprintf(&passwd, "user:x:%d:%d:user:%s:/bin/sh\n", id.UID, id.GID, spec.Workdir)
+	}
+	if id.GID != 0 && id.GID != 5 {
+		fmt.Fprintf(&group, "user:x:%d:\n", id.GID)
+	}
+	if id.UID != nobody {
+		fmt.Fprintf(&passwd, "nobody:x:%d:%d:nobody:/:/bin/false\n", nobody, nobody)
+	}
+	if id.GID != nobody {
+		fmt.Fprintf(&group, "nogroup:x:%d:\n", nobody)
+	}
+	l.files["/etc/passwd"] = passwd.String()
+	l.files["/etc/group"] = group.String()
+	l.files["/etc/nsswitch.conf"] = "passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nprotocols: files\nservices: files\n"
+	l.files["/etc/hosts"] = "127.0.0.1 localhost " + spec.Hostname + "\n::1 localhost\n"
+	l.files["/etc/hostname"] = spec.Hostname + "\n"
+	l.files["/etc/resolv.conf"] = ""
+}
+
+// nobody is the id that the kernel shows for owners that do not exist inside.
+const nobody = 65534

@@ -1,0 +1,222 @@
+package runc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/cleanup"
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/cgroup"
+)
+
+// Options say where a runner keeps its things and what bounds it.
+type Options struct {
+	State    string          // directory of this instance, 0700, absolute; made if missing
+	Instance string          // names its groups; no two runners at a time
+	Init     string          // path of the stockade-init binary; read once
+	Ceiling  sandbox.Ceiling // checked against every Spec, whoever sent it
+	Host     sandbox.Host    // what this kernel offers
+	Cgroup   cgroup.Options  // where its groups stand
+	IDs      string          // file that the host's runners share id ranges by; "" means /run/stockade.ids
+}
+
+// Runner builds, holds and destroys the sessions of one instance. Its methods may be
+// called from many goroutines.
+type Runner struct {
+	options Options
+	state   *os.File // locked while we live
+	init    *os.File // sealed
+	tree    *cgroup.Tree
+	ids     *idRanges
+	idmaps  idMaps
+	place   string                  // where a staging mounts the root
+	fail    func(step string) error // tests: makes Open fail there
+
+	mu       sync.Mutex
+	sessions map[string]*session // nil while it is being built
+}
+
+// New prepares a runner, and sweeps what an earlier one of the instance left. The
+// process must already be in a mount namespace of its own. The caller closes it.
+func New(o Options) (_ *Runner, err error) {
+	if o.IDs == "" {
+		o.IDs = "/run/stockade.ids"
+	}
+	var undo cleanup.Stack
+	defer undo.Run()
+	r := &Runner{options: o, sessions: map[string]*session{}, idmaps: idMaps{open: map[idPair]*os.File{}}}
+	if r.state, err = lockState(o.State); err != nil {
+		return nil, err
+	}
+	undo.Add(func() { r.state.Close() })
+	if r.place, err = stagingPlace(o.State); err != nil {
+		return nil, err
+	}
+	if r.init, err = sealed(o.Init); err != nil {
+		return nil, err
+	}
+	undo.Add(func() { r.init.Close() })
+	if r.ids, err = openIDRanges(o.IDs); err != nil {
+		return nil, err
+	}
+	undo.Add(func() { r.ids.file.Close() })
+	if r.tree, err = cgroup.Open(o.Instance, o.Cgroup); err != nil {
+		return nil, err
+	}
+	undo.Add(func() { r.tree.Close() })
+	// Nothing of the earlier runner's can still be wanted: its sessions ended with it.
+	if err := r.tree.Sweep(); err != nil {
+		return nil, fmt.Errorf("sweep: %w", err)
+	}
+	if err := os.RemoveAll(r.boxes()); err != nil {
+		return nil, fmt.Errorf("sweep: %w", err)
+	}
+	undo.Release()
+	return r, nil
+}
+
+// boxes is where libcontainer keeps its state.
+func (r *Runner) boxes() string { return filepath.Join(r.options.State, "boxes") }
+
+// lockState opens the state directory and holds it against a second runner.
+func lockState(path string) (*os.File, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("state directory %s: not absolute", path)
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	st, err := f.Stat()
+	if err == nil && st.Mode().Perm()&0o077 != 0 {
+		err = fmt.Errorf("others may enter it (mode %v); make it 0700", st.Mode().Perm())
+	}
+	if err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = errors.New("another runner uses it")
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("state directory %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// stagingPlace chooses the directory on which stagings mount the root. It has to be
+// reachable for any id, which the state directory need not be (below a private home),
+// and the state must not be below it, because libcontainer opens that by name. What
+// else is there does not matter: it is hidden in the staging's own namespace only.
+func stagingPlace(state string) (string, error) {
+	for _, place := range []string{"/mnt", "/tmp", "/home", "/srv"} {
+		st, err := os.Lstat(place)
+		if err == nil && st.IsDir() && !sandbox.Within(state, place) {
+			return place, nil
+		}
+	}
+	return "", fmt.Errorf("no directory to stage sessions on: neither /mnt, /tmp, /home nor /srv exists beside %s", state)
+}
+
+// sealed copies a binary into a memfd that nothing can change any more: a session's
+// /proc/1/exe leads to it, and to no file of the host (CVE-2019-5736).
+func sealed(path string) (*os.File, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("init: %w", err)
+	}
+	name := filepath.Base(path)
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 every memfd is executable
+		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("init: memfd: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if _, err := f.Write(content); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("init: memfd: %w", err)
+	}
+	// Init runs as an id that exists only inside.
+	if err := f.Chmod(0o555); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("init: memfd: %w", err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("init: seal: %w", err)
+	}
+	return f, nil
+}
+
+// Host returns what this kernel and this place offer.
+func (r *Runner) Host() sandbox.Host { return r.options.Host }
+
+// Disconnected destroys every session: nobody is left who could use or close them.
+func (r *Runner) Disconnected() {
+	r.mu.Lock()
+	var ids []string
+	for id, s := range r.sessions {
+		if s != nil {
+			ids = append(ids, id)
+		}
+	}
+	r.mu.Unlock()
+	var all sync.WaitGroup
+	for _, id := range ids {
+		all.Go(func() { _, _ = r.Close(context.Background(), id) })
+	}
+	all.Wait()
+}
+
+// Shutdown destroys every session and gives back what the runner holds. No call may
+// be in progress, and none may follow.
+func (r *Runner) Shutdown() error {
+	r.Disconnected()
+	err := r.tree.Close()
+	r.idmaps.close()
+	for _, f := range []*os.File{r.ids.file, r.init, r.state} {
+		f.Close()
+	}
+	return err
+}
+
+// reserve takes the name of a session before anything of it is built.
+func (r *Runner) reserve(id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, taken := r.sessions[id]; taken {
+		return sandbox.Errorf(sandbox.CodeInvalidSpec, "session %s exists", id)
+	}
+	if most := r.options.Ceiling.Sessions; most > 0 && int64(len(r.sessions)) >= most {
+		return sandbox.Errorf(sandbox.CodeBusy, "%d sessions are live", len(r.sessions))
+	}
+	r.sessions[id] = nil
+	return nil
+}
+
+func (r *Runner) forget(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.sessions, id)
+}
+
+func (r *Runner) session(id string) (*session, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.sessions[id]; s != nil {
+		return s, nil
+	}
+	return nil, sandbox.Errorf(sandbox.CodeNoSession, "no session %s", strings.ToValidUTF8(id, "?"))
+}

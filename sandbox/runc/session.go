@@ -1,0 +1,114 @@
+package runc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/cgroup"
+	"github.com/stockade-dev/stockade/sandbox/guest"
+)
+
+// session is a built session and everything that has to be given back.
+type session struct {
+	spec   sandbox.Spec
+	base   uint32 // host id of inside id 0
+	groups *cgroup.Session
+	box    *box
+	init   *guest.Conn
+
+	mu     sync.Mutex
+	closed bool
+	execs  map[string]*execution
+	live   sync.WaitGroup // of execs: entered while not closed
+}
+
+// hostUID and hostGID are what executions run as outside.
+func (s *session) hostUID() int { return int(s.base + s.spec.Identity.UID) }
+func (s *session) hostGID() int { return int(s.base + s.spec.Identity.GID) }
+
+// add enters an execution, unless the session is being closed or the name is taken.
+func (s *session) add(x *execution) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return sandbox.Errorf(sandbox.CodeNoSession, "session %s is closing", s.spec.Session)
+	}
+	if s.execs[x.id] != nil {
+		return sandbox.Errorf(sandbox.CodeInvalidSpec, "execution %s exists", x.id)
+	}
+	s.execs[x.id] = x
+	s.live.Add(1)
+	return nil
+}
+
+func (s *session) drop(x *execution) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.execs, x.id)
+	s.live.Done()
+}
+
+func (s *session) exec(id string) (*execution, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := s.execs[id]; x != nil {
+		return x, nil
+	}
+	return nil, sandbox.Errorf(sandbox.CodeNoExec, "no execution %s", id)
+}
+
+// dying bounds the wait for killed processes. They have nothing to say in it: what
+// takes time is the kernel's freeing of their memory.
+const dying = 10 * time.Second
+
+// Close destroys a session with everything in it, and returns what it used. Whatever
+// the processes do, stopped, frozen or forking, they are killed as one group.
+func (r *Runner) Close(_ context.Context, id string) (sandbox.Usage, error) {
+	r.mu.Lock()
+	s := r.sessions[id]
+	if s == nil {
+		r.mu.Unlock()
+		return sandbox.Usage{}, sandbox.Errorf(sandbox.CodeNoSession, "no session %s", id)
+	}
+	// Of two closes one wins. The name stays taken until its groups are gone.
+	r.sessions[id] = nil
+	r.mu.Unlock()
+
+	usage, err := s.destroy()
+	if err != nil {
+		return usage, fmt.Errorf("close session %s: %w", id, err)
+	}
+	r.ids.give(s.base)
+	r.forget(id)
+	return usage, nil
+}
+
+// destroy ends everything. What fails does not keep the rest from being done.
+func (s *session) destroy() (sandbox.Usage, error) {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	errs := []error{s.groups.Kill()}
+	s.init.Close()
+	s.box.kill()
+	s.live.Wait() // each has reported its end, and its leaf is gone
+	ctx, cancel := context.WithTimeout(context.Background(), dying)
+	defer cancel()
+	errs = append(errs, s.groups.Wait(ctx))
+	usage, err := s.groups.Stats()
+	errs = append(errs, err, s.groups.Remove())
+	return usage, errors.Join(errs...)
+}
+
+// root opens the session's root directory, as init sees it.
+func (s *session) root() (*os.File, error) {
+	// Init is our child and not yet reaped, so its number is its own.
+	return os.OpenFile(fmt.Sprintf("/proc/%d/root", s.box.pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}

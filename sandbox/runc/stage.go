@@ -1,0 +1,256 @@
+package runc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
+// layout is everything that the file system of a session consists of. It is
+// gathered before the staging begins: nothing below here looks at a host path.
+type layout struct {
+	owner   uint32            // host id of inside uid 0
+	dirs    []string          // made in our own root
+	links   map[string]string // symbolic links in our own root: path to target
+	files   map[string]string // files in our own root: path to content
+	attach  []attachment      // attached in order of target, so that parents come first
+	cgroups string            // the session's group in the unified hierarchy, as a path
+}
+
+// The root file system itself holds mount points, symbolic links and a handful of
+// small files. It is read-only once staged; the bound is for the staging itself.
+const (
+	rootBytes  = 4 << 20
+	rootInodes = 4096
+)
+
+// staged calls fn on a thread that is in a mount namespace of its own, with the
+// session's root mounted at the path that fn is given. When the thread ends, the
+// namespace and every mount in it are gone: the staging has nothing to undo, and
+// no staging can see another.
+func staged(place string, l layout, fn func(root string) error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for ever: the thread dies with this goroutine
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+				return fmt.Errorf("unshare mount namespace: %w", err)
+			}
+			// The runner's namespace still receives the host's mounts; a staging does not.
+			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+				return fmt.Errorf("make mounts private: %w", err)
+			}
+			if err := l.build(place); err != nil {
+				return err
+			}
+			// libcontainer creates and writes groups below /sys/fs/cgroup by name. What it
+			// finds there is the session's own group of the unified hierarchy and nothing
+			// else, on every cgroup layout; no group that is not ours can be reached.
+			if err := unix.Mount(l.cgroups, "/sys/fs/cgroup", "", unix.MS_BIND, ""); err != nil {
+				return fmt.Errorf("bind %s: %w", l.cgroups, err)
+			}
+			return fn(place)
+		}()
+	}()
+	return <-done
+}
+
+// build mounts the root at place and puts everything into it.
+func (l *layout) build(place string) error {
+	tmpfs, err := newTmpfs("root", rootBytes, rootInodes, "0755", l.owner)
+	if err != nil {
+		return err
+	}
+	err = unix.MoveMount(int(tmpfs.Fd()), "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	tmpfs.Close()
+	if err != nil {
+		return fmt.Errorf("mount root at %s: %w", place, err)
+	}
+	root, err := openRoot(place, l.owner)
+	if err != nil {
+		return err
+	}
+	defer root.dir.Close()
+
+	for _, d := range l.dirs {
+		if err := root.mkdir(d); err != nil {
+			return err
+		}
+	}
+	for path, target := range l.links {
+		if err := root.symlink(path, target); err != nil {
+			return err
+		}
+	}
+	for path, content := range l.files {
+		if err := root.write(path, content); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(l.attach, func(a, b attachment) int { return strings.Compare(a.target, b.target) })
+	for _, a := range l.attach {
+		if err := root.attach(a); err != nil {
+			return err
+		}
+	}
+	// Last, because mount points were made in it until now.
+	if err := unix.MountSetattr(int(root.dir.Fd()), "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("make root read-only: %w", err)
+	}
+	return nil
+}
+
+// rootDir is the mounted root. Paths are walked one name at a time from its
+// descriptor, never through a symbolic link.
+type rootDir struct {
+	dir   *os.File
+	dev   uint64 // of our own file system: only in it is anything created
+	owner int
+}
+
+func openRoot(place string, owner uint32) (*rootDir, error) {
+	fd, err := unix.Open(place, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open root: %w", err)
+	}
+	dir := os.NewFile(uintptr(fd), place)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("stat root: %w", err)
+	}
+	return &rootDir{dir: dir, dev: st.Dev, owner: int(owner)}, nil
+}
+
+func (r *rootDir) mkdir(path string) error {
+	fd, err := r.walk(path, true)
+	if err != nil {
+		return fmt.Errorf("mkdir %s: %w", path, err)
+	}
+	return unix.Close(fd)
+}
+
+func (r *rootDir) symlink(path, target string) error {
+	dir, name := split(path)
+	at, err := r.walk(dir, true)
+	if err != nil {
+		return fmt.Errorf("symlink %s: %w", path, err)
+	}
+	defer unix.Close(at)
+	if err := unix.Symlinkat(target, at, name); err != nil {
+		return fmt.Errorf("symlink %s: %w", path, err)
+	}
+	return unix.Fchownat(at, name, r.owner, r.owner, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+func (r *rootDir) write(path, content string) error {
+	dir, name := split(path)
+	at, err := r.walk(dir, true)
+	if err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	defer unix.Close(at)
+	fd, err := unix.Openat(at, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	if err := f.Chown(r.owner, r.owner); err != nil {
+		return err
+	}
+	_, err = f.WriteString(content)
+	return err
+}
+
+// attach moves the detached mount to its place, both given by descriptor.
+func (r *rootDir) attach(a attachment) error {
+	fd, err := r.walk(a.target, a.dir)
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeMountTarget, "%s: %v", a.target, err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("stat %s: %w", a.target, err)
+	}
+	if isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR; isDir != a.dir || !isDir && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return sandbox.Errorf(sandbox.CodeMountTarget, "%s: exists, and is not of the kind of what is mounted there", a.target)
+	}
+	if err := unix.MoveMount(int(a.tree.Fd()), "", fd, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return fmt.Errorf("attach %s at %s: %w", a.origin, a.target, err)
+	}
+	return nil
+}
+
+var errForeign = errors.New("does not exist, and is not made inside what the caller mounts")
+
+// walk returns a descriptor of path. What is missing is made, the last name as a
+// directory or as an empty file, but only in our own file system: in one of the
+// caller's nothing is ever created.
+func (r *rootDir) walk(path string, dir bool) (int, error) {
+	at, err := unix.FcntlInt(r.dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	names := strings.Split(strings.Trim(path, "/"), "/")
+	for i, name := range names {
+		if name == "" {
+			continue
+		}
+		next, err := step(at, name)
+		if errors.Is(err, unix.ENOENT) {
+			if err = r.create(at, name, dir || i < len(names)-1); err == nil {
+				next, err = step(at, name)
+			}
+		}
+		unix.Close(at)
+		if err != nil {
+			return -1, err
+		}
+		at = next
+	}
+	return at, nil
+}
+
+func step(at int, name string) (int, error) {
+	return unix.Openat2(at, name, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+}
+
+func (r *rootDir) create(at int, name string, dir bool) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		return err
+	}
+	if st.Dev != r.dev {
+		return errForeign
+	}
+	if dir {
+		if err := unix.Mkdirat(at, name, 0o755); err != nil {
+			return err
+		}
+	} else {
+		fd, err := unix.Openat(at, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o644)
+		if err != nil {
+			return err
+		}
+		unix.Close(fd)
+	}
+	return unix.Fchownat(at, name, r.owner, r.owner, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// split cuts a clean absolute path into its directory and its last name.
+func split(path string) (dir, name string) {
+	i := strings.LastIndexByte(path, '/')
+	return path[:i+1], path[i+1:]
+}
