@@ -1,0 +1,73 @@
+// Command stockaded is the supervisor: it serves the socket, asks policy, keeps the
+// journal and the blobs, and has the runner build what policy granted.
+//
+// It needs no privilege but the runner's socket. Started as root without --runner, it
+// starts stockade-run itself; that runner ends with it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Where things are unless a flag says otherwise.
+const (
+	defaultSocket = "/run/stockade/stockade.sock"
+	defaultState  = "/var/lib/stockade"
+)
+
+// version is set by the build.
+var version = "devel"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := root().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "stockaded:", err)
+		os.Exit(1)
+	}
+}
+
+func root() *cobra.Command {
+	var c config
+	cmd := &cobra.Command{
+		Use:   "stockaded",
+		Short: "Supervise sandboxes that a policy granted",
+		Long: `stockaded serves a unix socket. A caller asks for a session, a Rego policy answers
+with a grant, the runner builds exactly that, and every operation ends in a receipt.
+
+It prints "ready" once it serves. SIGTERM and SIGINT end every session, let what is
+in flight settle, and stop it.`,
+		Example: `  stockaded --state /var/lib/stockade
+  stockaded --state ./state --socket ./stockade.sock --policy ./my-policy
+  stockaded policy check ./my-policy`,
+		Version:       version,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	socket := defaultSocket
+	if s := os.Getenv("STOCKADE_SOCKET"); s != "" {
+		socket = s
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.state, "state", defaultState, "directory of the journal, the blobs and the keys")
+	f.StringVar(&c.socket, "socket", socket, "where to serve (STOCKADE_SOCKET)")
+	f.StringVar(&c.policy, "policy", "", "directory of the policy; without it the shipped one decides")
+	f.StringVar(&c.ceiling, "ceiling", "", "file of the operator's ceiling; without it the default one")
+	f.StringVar(&c.runner, "runner", "", "socket of a runner that is already there; without it one is started, which takes root")
+	f.StringVar(&c.runnerBinary, "runner-binary", "", "stockade-run; without it the one beside this program, then PATH")
+	f.StringVar(&c.initBinary, "init-binary", "", "stockade-init; without it the one beside this program, then PATH")
+	f.TextVar(&c.logLevel, "log-level", c.logLevel, "debug, info, warn or error")
+	f.DurationVar(&c.drain, "drain", 20*time.Second, "how long what is in flight may take to settle when stopping")
+	return cmd
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/stockade-dev/stockade/policies"
+	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/supervisor"
+	"github.com/stockade-dev/stockade/supervisor/server"
+)
+
+// config is what the flags say.
+type config struct {
+	state, socket, policy, ceiling   string
+	runner, runnerBinary, initBinary string
+	logLevel                         slog.Level
+	drain                            time.Duration
+}
+
+// serve runs the supervisor until ctx ends, and returns when nothing of it is left.
+func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: c.logLevel}))
+	state, err := filepath.Abs(c.state)
+	if err != nil {
+		return err
+	}
+	// What can be wrong without the runner is found out before it is started.
+	ceiling, err := sandbox.LoadCeiling(c.ceiling)
+	if err != nil {
+		return err
+	}
+	engine, err := rego.Load(c.policyTree(), rego.Options{})
+	if err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	runner, err := c.connect(ctx, state, stderr)
+	if err != nil {
+		return err
+	}
+	defer runner.close()
+
+	sup, err := supervisor.New(ctx, supervisor.Config{
+		State: state, Policy: engine, Ceiling: ceiling, Launcher: runner, Version: version, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	srv, err := server.New(sup, server.Options{Log: log})
+	if err != nil {
+		return errors.Join(err, sup.Close(ctx))
+	}
+	ln, err := server.Listen(c.socket)
+	if err != nil {
+		return errors.Join(err, sup.Close(ctx))
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	fmt.Fprintln(stdout, "ready")
+	notify("READY=1")
+	log.Info("serving", "socket", c.socket, "state", state, "policy", engine.Digest())
+
+	var cause error
+	select {
+	case <-ctx.Done():
+	case cause = <-served:
+	case <-runner.Done():
+		cause = errors.New("the runner is gone")
+	}
+	notify("STOPPING=1")
+	log.Info("stopping", "cause", cause)
+	return errors.Join(cause, c.stop(srv, sup))
+}
+
+// stop settles what is in flight. The supervisor goes first: answers that are waited
+// for come from it, and the server waits for the answers.
+func (c *config) stop(srv *server.Server, sup *supervisor.Supervisor) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.drain)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- srv.Shutdown(ctx) }()
+	return errors.Join(sup.Close(ctx), <-stopped)
+}
+
+func (c *config) policyTree() fs.FS {
+	if c.policy == "" {
+		return policies.FS
+	}
+	return os.DirFS(c.policy)
+}
+
+// notify tells the service manager, if there is one (sd_notify(3)).
+func notify(state string) {
+	name := os.Getenv("NOTIFY_SOCKET")
+	if name == "" {
+		return
+	}
+	conn, err := net.Dial("unixgram", name)
+	if err != nil {
+		return // it will notice by itself
+	}
+	defer conn.Close()
+	io.WriteString(conn, state)
+}
