@@ -13,35 +13,46 @@ type index struct {
 	byIntent map[string]int // to entries
 	byExec   map[string]int
 	entries  []entry // oldest first
+	owners   map[owner]*owner
+}
+
+// owner is a principal as far as ownership goes.
+type owner struct {
+	uid   uint32
+	scope api.Scope
 }
 
 // entry is the place of one receipt, and what lists filter by.
 type entry struct {
-	seq       int64
-	intent    string
-	principal api.Principal
-	op        api.Op
-	outcome   api.Outcome
-	session   string
-	exec      string
+	seq     int64
+	intent  string
+	owner   *owner // shared by all entries of one owner
+	op      api.Op
+	outcome api.Outcome
+	session string
+	exec    string
 }
 
 func newIndex() *index {
-	return &index{byIntent: map[string]int{}, byExec: map[string]int{}}
+	return &index{byIntent: map[string]int{}, byExec: map[string]int{}, owners: map[owner]*owner{}}
 }
 
 func (x *index) add(seq int64, r *api.Receipt) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	who := owner{r.Principal.UID, r.Principal.Scope}
+	if x.owners[who] == nil {
+		x.owners[who] = &who
+	}
 	at := len(x.entries)
 	x.entries = append(x.entries, entry{
-		seq:       seq,
-		intent:    r.IntentID,
-		principal: r.Principal,
-		op:        r.Op,
-		outcome:   r.Outcome,
-		session:   r.SessionID,
-		exec:      r.ExecID,
+		seq:     seq,
+		intent:  r.IntentID,
+		owner:   x.owners[who],
+		op:      r.Op,
+		outcome: r.Outcome,
+		session: r.SessionID,
+		exec:    r.ExecID,
 	})
 	x.byIntent[r.IntentID] = at
 	if r.ExecID != "" {
@@ -63,7 +74,7 @@ func (x *index) at(p api.Principal, by map[string]int, id string) (int64, bool) 
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	at, ok := by[id]
-	if !ok || !owns(x.entries[at].principal, p) {
+	if !ok || *x.entries[at].owner != (owner{p.UID, p.Scope}) {
 		return 0, false
 	}
 	return x.entries[at].seq, true
@@ -73,10 +84,11 @@ func (x *index) at(p api.Principal, by map[string]int, id string) (int64, bool) 
 func (x *index) list(p api.Principal, f *api.Read, limit int) []int64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
+	who := x.owners[owner{p.UID, p.Scope}]
 	var seqs []int64
 	for at := len(x.entries) - 1; at >= 0 && len(seqs) < limit; at-- {
 		e := &x.entries[at]
-		if owns(e.principal, p) && fits(f.SessionID, e.session) && fits(f.ExecID, e.exec) && fits(f.IntentID, e.intent) &&
+		if e.owner == who && fits(f.SessionID, e.session) && fits(f.ExecID, e.exec) && fits(f.IntentID, e.intent) &&
 			fits(f.Op, e.op) && fits(f.Outcome, e.outcome) {
 			seqs = append(seqs, e.seq)
 		}

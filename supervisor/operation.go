@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -63,6 +64,8 @@ func planOpen(s *Supervisor, c *call) *refusal {
 	if len(deny) > 0 {
 		return denied(deny)
 	}
+	grant.Hostname = cmp.Or(grant.Hostname, "stockade")
+	grant.Workdir = cmp.Or(grant.Workdir, "/")
 	if end := expiry(&grant, c.admitted); !end.IsZero() && !end.After(c.admitted) {
 		return denied([]api.Deny{{Code: api.CodeExpired, Subject: "grant"}})
 	}
@@ -113,7 +116,7 @@ func settledOpen(s *Supervisor, c *call) {
 	if ses == nil || c.grant == nil {
 		return
 	}
-	ses.ready(c.grant, ses.started, func() {
+	ses.ready(c.grant, s.now(), func() {
 		if s.admission.enter() {
 			defer s.admission.leave()
 			s.endSession(ses, endExpired, s.defaults.Grace)
@@ -121,7 +124,6 @@ func settledOpen(s *Supervisor, c *call) {
 	})
 	if c.receipt == nil {
 		s.endSession(ses, endUnrecorded, 0)
-		s.registry.remove(ses)
 		return
 	}
 	select {
@@ -238,18 +240,17 @@ func planSignal(s *Supervisor, c *call) *refusal {
 func actSignal(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
 	ask, ses := c.req.Signal, c.session
 	r := &api.SignalResult{Status: "signaled", Signal: string(ask.Signal)}
-	if ses.usable(s.now()) != nil {
-		<-ses.closed
+	over := ses.usable(s.now()) != nil
+	if over {
 		r.Status = "already_exited"
-		end := ses.result()
-		r.EndedAtNS, r.EndedAt = end.EndedAtNS, end.EndedAt
-		return api.Payload{Signal: r}, nil
 	}
-	switch ask.Signal {
-	case "TERM":
+	switch {
+	case ask.Signal == "TERM":
 		s.endSession(ses, endSignal, s.grace(ask.GraceNS))
-	case "KILL":
+	case ask.Signal == "KILL":
 		s.endSession(ses, endSignal, 0)
+	case over:
+		<-ses.closed
 	default:
 		for _, x := range ses.executing() {
 			if err := s.launcher.Signal(ctx, ses.id, x.id, ask.Signal.Number()); err != nil && !gone(err) {
@@ -341,7 +342,7 @@ func (s *Supervisor) endSession(ses *session, why ending, grace time.Duration) {
 	ses.finish(s.now(), usage(used))
 	s.registry.retire(ses)
 	d := ses.document()
-	err = s.record(s.ctx, sessionEndRecord{
+	_, err = s.record(s.ctx, s.journal.Settle, sessionEndRecord{
 		header:    s.header(typeSessionEnd),
 		SessionID: ses.id,
 		State:     d.State,

@@ -44,7 +44,7 @@ func (s *Supervisor) do(ctx context.Context, req *api.Request, content io.Reader
 		defer s.admission.leave()
 		return s.refuse(c, refusal)
 	}
-	if err := s.record(s.ctx, s.records(c)...); err != nil {
+	if _, err := s.record(s.ctx, s.journal.Append, s.records(c)...); err != nil {
 		defer s.admission.leave()
 		c.operation.abandon(s, c)
 		return nil, err
@@ -289,7 +289,6 @@ func (s *Supervisor) records(c *call) []any {
 // refuse settles an operation that does not take place. Its intent, its decision and
 // its receipt become durable together.
 func (s *Supervisor) refuse(c *call, why *refusal) (*api.Receipt, error) {
-	session := c.session
 	c.operation.abandon(s, c)
 	r := c.newReceipt()
 	var code api.Code
@@ -302,13 +301,6 @@ func (s *Supervisor) refuse(c *call, why *refusal) (*api.Receipt, error) {
 	}
 	r.ErrorCode, r.Status = code, "error"
 	r.Payload = c.operation.failed(code, r.ErrorMessage)
-	if c.req.Open != nil {
-		session = nil // it never was one
-	}
-	if session == nil {
-		r.SessionID = ""
-	}
-	r.ExecID = ""
 	s.settle(c, r, s.records(c)...)
 	return c.receipt, c.err
 }
@@ -372,7 +364,11 @@ func (c *call) newReceipt() *api.Receipt {
 func (s *Supervisor) settle(c *call, r *api.Receipt, before ...any) {
 	r.SettledAtNS, r.SettledAt = stamp(s.now())
 	r.Timings = c.watch.laps
-	first, err := s.append(s.ctx, append(before, receiptRecord{s.header(typeReceipt), r})...)
+	write := s.journal.Settle
+	if len(before) > 0 {
+		write = s.journal.Append // nothing is under way: it may wait for room on the disk
+	}
+	first, err := s.record(s.ctx, write, append(before, receiptRecord{s.header(typeReceipt), r})...)
 	if err == nil {
 		s.receipts.add(first+int64(len(before)), r)
 		c.receipt = r

@@ -93,13 +93,13 @@ func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()) 
 func owns(owner, p api.Principal) bool { return owner.UID == p.UID && owner.Scope == p.Scope }
 
 // ready puts a built session into service. From here on its timer runs (R024).
-func (s *session) ready(grant *api.Grant, started time.Time, expire func()) {
+func (s *session) ready(grant *api.Grant, now time.Time, expire func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.grant, s.started = grant, started
-	s.expires = expiry(grant, started)
+	s.grant = grant
+	s.expires = expiry(grant, s.started)
 	if !s.expires.IsZero() {
-		s.timer = time.AfterFunc(s.expires.Sub(started), expire)
+		s.timer = time.AfterFunc(s.expires.Sub(now), expire)
 	}
 	s.state = stateReady
 }

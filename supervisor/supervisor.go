@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/stockade-dev/stockade/internal/blob"
 	"github.com/stockade-dev/stockade/internal/cleanup"
 	"github.com/stockade-dev/stockade/internal/durable"
@@ -108,9 +106,9 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	if err := durable.PrivateDir(cfg.State); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	lock, err := lockDir(cfg.State)
+	lock, err := durable.Lock(cfg.State)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("state directory %s: %w", cfg.State, err)
 	}
 	undo.Add(func() { lock.Close() })
 	if s.salt, err = loadSalt(filepath.Join(cfg.State, "salt")); err != nil {
@@ -144,36 +142,22 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	return s, nil
 }
 
-// lockDir makes this process the only supervisor of dir. The lock ends with the
-// process, however that ends; the file stays.
-func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("state directory %s is in use by another supervisor: %w", dir, err)
-	}
-	return f, nil
-}
-
 // loadSalt reads the key of secret digests, or makes it. It never leaves the state
 // directory: without it a digest in a record cannot be compared with a guess.
 func loadSalt(file string) ([]byte, error) {
 	salt, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		salt = make([]byte, saltBytes)
+		rand.Read(salt)
+		err = durable.Create(file, salt, 0o600)
+	}
 	if err == nil && len(salt) != saltBytes {
-		return nil, fmt.Errorf("salt %s: %d bytes, not %d", file, len(salt), saltBytes)
+		err = fmt.Errorf("%d bytes, not %d", len(salt), saltBytes)
 	}
-	if !errors.Is(err, os.ErrNotExist) {
-		return salt, err
+	if err != nil {
+		return nil, fmt.Errorf("salt %s: %w", file, err)
 	}
-	salt = make([]byte, saltBytes)
-	rand.Read(salt)
-	if err := os.WriteFile(file, salt, 0o600); err != nil {
-		return nil, fmt.Errorf("salt: %w", err)
-	}
-	return salt, durable.SyncDir(filepath.Dir(file))
+	return salt, nil
 }
 
 const saltBytes = 32
@@ -204,32 +188,28 @@ func (s *Supervisor) begin(ctx context.Context) error {
 		return err
 	}
 	s.ceilingDigest = digest(ceiling)
-	return s.record(ctx, startRecord{
+	_, err = s.record(ctx, s.journal.Append, startRecord{
 		header:        s.header(typeStart),
 		Version:       s.version,
 		PolicyDigest:  s.policy.Digest(),
 		Ceiling:       s.ceiling,
 		CeilingDigest: s.ceilingDigest,
 	})
+	return err
 }
 
 func (s *Supervisor) header(kind string) header { return header{Type: kind, AtNS: s.now().UnixNano()} }
 
-// record appends records that belong together; they are durable when it returns.
-func (s *Supervisor) record(ctx context.Context, records ...any) error {
-	_, err := s.append(ctx, records...)
-	return err
-}
-
-func (s *Supervisor) append(ctx context.Context, records ...any) (first int64, err error) {
+// record encodes records that belong together and writes them with one call of write,
+// which is Append or Settle of the journal; they are durable when it returns.
+func (s *Supervisor) record(ctx context.Context, write func(context.Context, ...[]byte) (int64, error), records ...any) (first int64, err error) {
 	encoded := make([][]byte, len(records))
 	for i, r := range records {
 		if encoded[i], err = api.Encode(r); err != nil {
 			return 0, api.Errorf(api.CodeJournalFailed, "%v", err)
 		}
 	}
-	first, err = s.journal.Append(ctx, encoded...)
-	if err != nil {
+	if first, err = write(ctx, encoded...); err != nil {
 		s.log.Error("journal", "error", err)
 		return 0, api.Errorf(api.CodeJournalFailed, "the journal cannot be written")
 	}

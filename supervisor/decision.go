@@ -1,0 +1,178 @@
+package supervisor
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/stockade-dev/stockade/internal/journal"
+	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// Recorded is a decision as the journal has it: what was asked, and what policy said.
+type Recorded struct {
+	IntentID     string
+	Entrypoint   string
+	PolicyDigest string
+	Input        rego.Input // its canonical bytes have InputDigest
+	InputDigest  string
+	Decision     rego.Decision // without Input and Elapsed
+	Receipt      *api.Receipt  // nil while the operation is in flight
+}
+
+// ReadDecision rebuilds the decision about an intent from the files of a state
+// directory, whether or not a supervisor has it open. Asked again with the same policy,
+// [rego.Engine.Decide] gives the same answer. The caller compares digests: a policy
+// that changed since has another one.
+func ReadDecision(stateDir, intentID string) (*Recorded, error) {
+	d := reading{intentID: intentID, ceilings: map[string]sandbox.Ceiling{}, opens: map[string]opening{}}
+	if err := journal.Scan(filepath.Join(stateDir, "journal"), d.read); err != nil {
+		return nil, err
+	}
+	switch {
+	case d.request == nil:
+		return nil, fmt.Errorf("no intent %s in the journal", intentID)
+	case d.decision == nil:
+		return nil, fmt.Errorf("policy was not asked about intent %s: %s", intentID, d.why())
+	}
+	return d.rebuild()
+}
+
+// reading collects what belongs to one intent. What a session is known by is in its
+// open, which comes before everything in the session.
+type reading struct {
+	intentID string
+	ceilings map[string]sandbox.Ceiling
+	opens    map[string]opening // by session
+	request  *api.Request
+	decision *decisionRecord
+	receipt  *api.Receipt
+}
+
+type opening struct {
+	receipt *api.Receipt
+	labels  map[string]string
+}
+
+func (d *reading) read(seq int64, b []byte) error {
+	var r struct {
+		header
+		IntentID string `json:"intent_id"`
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return fmt.Errorf("record %d: %w", seq, err)
+	}
+	var err error
+	switch {
+	case r.Type == typeStart:
+		var start startRecord
+		err = json.Unmarshal(b, &start)
+		d.ceilings[start.CeilingDigest] = start.Ceiling
+	case r.Type == typeIntent:
+		err = d.intent(b)
+	case r.Type == typeDecision && r.IntentID == d.intentID:
+		d.decision = new(decisionRecord)
+		err = json.Unmarshal(b, d.decision)
+	case r.Type == typeReceipt:
+		var record receiptRecord
+		if err = json.Unmarshal(b, &record); err == nil && record.Receipt != nil {
+			d.settled(record.Receipt)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("record %d: %w", seq, err)
+	}
+	return nil
+}
+
+func (d *reading) intent(b []byte) error {
+	var record intentRecord
+	if err := json.Unmarshal(b, &record); err != nil {
+		return err
+	}
+	var req api.Request
+	if err := json.Unmarshal(record.Request, &req); err != nil {
+		return err
+	}
+	if record.IntentID == d.intentID {
+		d.request = &req
+	}
+	if req.Open != nil && record.SessionID != "" {
+		d.opens[record.SessionID] = opening{labels: req.Open.Labels}
+	}
+	return nil
+}
+
+func (d *reading) settled(r *api.Receipt) {
+	if r.IntentID == d.intentID {
+		d.receipt = r
+	}
+	if open, ok := d.opens[r.SessionID]; ok && r.Payload.Open != nil {
+		open.receipt = r
+		d.opens[r.SessionID] = open
+	}
+}
+
+func (d *reading) why() string {
+	if d.receipt == nil {
+		return "it is in flight"
+	}
+	return fmt.Sprintf("%s (%s)", d.receipt.ErrorMessage, d.receipt.ErrorCode)
+}
+
+func (d *reading) rebuild() (*Recorded, error) {
+	record := d.decision
+	ceiling, ok := d.ceilings[record.CeilingDigest]
+	if !ok {
+		return nil, fmt.Errorf("intent %s: no record of the ceiling %s", d.intentID, record.CeilingDigest)
+	}
+	in := rego.Input{Request: d.request, Facts: record.Facts, Ceiling: ceiling, NowNS: record.NowNS}
+	if record.Session != nil {
+		open := d.opens[record.Session.SessionID]
+		if open.receipt == nil || open.receipt.Payload.Open.Grant == nil {
+			return nil, fmt.Errorf("intent %s: no record of the open of session %s", d.intentID, record.Session.SessionID)
+		}
+		in.Session = open.judged(record.Session)
+	}
+	return &Recorded{
+		IntentID:     d.intentID,
+		Entrypoint:   record.Policy.Entrypoint,
+		PolicyDigest: record.Policy.Digest,
+		Input:        in,
+		InputDigest:  record.InputDigest,
+		Decision: rego.Decision{
+			Allow:       record.Allow,
+			Deny:        record.Deny,
+			Warn:        record.Warn,
+			Grant:       record.Grant,
+			Limits:      record.Limits,
+			Obligations: record.Obligations,
+			Policy:      record.Policy,
+			InputDigest: record.InputDigest,
+		},
+		Receipt: d.receipt,
+	}, nil
+}
+
+// judged is the session as policy was told of it.
+func (o opening) judged(counts *sessionCounts) *rego.Session {
+	open := o.receipt.Payload.Open
+	ses := &session{
+		id:         open.SessionID,
+		principal:  o.receipt.Principal,
+		labels:     o.labels,
+		grant:      open.Grant,
+		executions: counts.Executions,
+		started:    time.Unix(0, open.StartedAtNS),
+	}
+	if open.ExpiresAtNS != 0 {
+		ses.expires = time.Unix(0, open.ExpiresAtNS)
+	}
+	j := ses.judged(nil)
+	j.LiveExecutions = counts.LiveExecutions
+	return j
+}

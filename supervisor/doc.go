@@ -1,0 +1,40 @@
+// Package supervisor decides what may run, has it built, and proves what happened.
+//
+// A caller asks for a session; policy answers with a grant; the runner builds exactly
+// that grant out of kernel objects; commands run in it; every operation ends in one
+// receipt. Five nouns, one per stage, each with one type:
+//
+//	api.Request ──▶ rego.Decision ──▶ sandbox.Spec ──▶ sandbox.Result ──▶ api.Receipt
+//	   asked           allowed          to be built        happened           proved
+//
+// The request is the body of the call, the input of policy and the intent in the
+// journal: what was judged is what is carried out. Permission becomes mechanism in one
+// pure function, plan.
+//
+// Every operation with effect walks one pipeline, [Supervisor.Do]:
+//
+//	admit    is it well formed, does its session belong to the caller, is there room
+//	resolve  what do its host paths lead to, under the caller's own identity
+//	policy   may it: one question to Rego, without any secret in it
+//	plan     as what exactly: the meet of request, grant and ceiling
+//	intent   request and decision become durable; nothing has happened yet
+//	act      build, spawn, signal, close, store: through the [Launcher] and the blob store
+//	receipt  what happened becomes durable, and then the caller sees it
+//
+// The promises that follow from this order:
+//
+//   - Nothing starts before its intent is durable, and no outcome is told before its
+//     receipt is. After a crash every intent has exactly one receipt: see replay.
+//   - What goes wrong with policy is a denial, and a denial has a receipt.
+//   - A caller that goes away ends its waiting, not its work.
+//   - Another principal's session answers like one that does not exist.
+//   - A secret reaches the process that it is for; not the journal, not policy, no log.
+//
+// It needs no privilege: what does is behind the [Launcher]. It does not speak HTTP
+// (that is supervisor/server), does not know Rego's syntax, and makes no mount.
+//
+// Read on in pipeline.go (the order), operation.go (what each operation does at each
+// stage), plan.go (permission into mechanism), session.go and execution.go (the two
+// lives), stream.go (output), record.go (the journal's records), replay.go (after a
+// crash), read.go (operations without effect). DESIGN.md has the choices.
+package supervisor

@@ -1,0 +1,468 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/launch"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// fake is a launcher without a kernel: commands are Go functions, by argv[0]. It needs
+// neither privilege nor isolation (R262).
+type fake struct {
+	host     sandbox.Host
+	done     chan struct{}
+	openErr  error             // of the next Open
+	hook     func(call string) // sees every call before it happens
+	resolve  func(path string) (sandbox.Source, *sandbox.Error)
+	artifact map[string]string // inside path to content
+
+	mu       sync.Mutex
+	calls    []string
+	specs    map[string]sandbox.Spec
+	execs    map[string]*process
+	closings int
+}
+
+func newFake() *fake {
+	return &fake{
+		host: sandbox.Host{Kernel: "test", Arch: "amd64", Cgroup: "v2", CPUs: 2, Memory: 1 << 30, Layers: []sandbox.Layer{
+			{Name: "user namespaces", State: "present", Required: true},
+		}},
+		done:     make(chan struct{}),
+		specs:    map[string]sandbox.Spec{},
+		execs:    map[string]*process{},
+		artifact: map[string]string{},
+	}
+}
+
+// process is a running command.
+type process struct {
+	exec           sandbox.Exec
+	stdin          string
+	stdout, stderr *io.PipeWriter
+	signals        chan int      // delivered signals
+	killed         chan struct{} // closed by Kill
+	kill           sync.Once
+}
+
+// exit ends a command: an exit code, or a signal.
+type exit struct {
+	code, signal int
+	oom          bool
+	hold         bool // leave the pipes open, as a background process does
+}
+
+// commands of the fake. A command returns when it ends; one that is killed is ended for it.
+var commands = map[string]func(*process) exit{
+	"true":  func(*process) exit { return exit{} },
+	"false": func(*process) exit { return exit{code: 1} },
+	"exit":  func(p *process) exit { n, _ := strconv.Atoi(p.exec.Argv[1]); return exit{code: n} },
+	"echo":  func(p *process) exit { fmt.Fprint(p.stdout, strings.Join(p.exec.Argv[1:], " ")); return exit{} },
+	"both": func(p *process) exit {
+		fmt.Fprint(p.stdout, "out")
+		fmt.Fprint(p.stderr, "err")
+		return exit{}
+	},
+	"env":   func(p *process) exit { fmt.Fprint(p.stdout, strings.Join(p.exec.Env, "\n")); return exit{} },
+	"pwd":   func(p *process) exit { fmt.Fprint(p.stdout, p.exec.Cwd); return exit{} },
+	"cat":   func(p *process) exit { fmt.Fprint(p.stdout, p.stdin); return exit{} },
+	"flood": func(p *process) exit { n, _ := strconv.Atoi(p.exec.Argv[1]); p.write(n); return exit{} },
+	"abort": func(*process) exit { return exit{signal: 6} },
+	"hog":   func(*process) exit { return exit{signal: 9, oom: true} },
+	"shhog": func(*process) exit { return exit{code: 137, oom: true} },
+	"daemon": func(p *process) exit {
+		fmt.Fprint(p.stdout, "started")
+		return exit{hold: true}
+	},
+	// sleep prints, then waits for the signal that ends it.
+	"sleep": func(p *process) exit {
+		fmt.Fprint(p.stdout, "sleeping")
+		for {
+			select {
+			case sig := <-p.signals:
+				if sig == int(syscall.SIGTERM) || sig == int(syscall.SIGINT) {
+					return exit{signal: sig}
+				}
+			case <-p.killed:
+				return exit{signal: 9}
+			}
+		}
+	},
+	// polite ends with exit code 0 when asked to.
+	"polite": func(p *process) exit {
+		select {
+		case <-p.signals:
+			return exit{}
+		case <-p.killed:
+			return exit{signal: 9}
+		}
+	},
+	// stubborn ends only by KILL.
+	"stubborn": func(p *process) exit { <-p.killed; return exit{signal: 9} },
+	// undead does not even end by KILL.
+	"undead": func(p *process) exit { select {} },
+	// for sleeps for a duration and exits.
+	"for": func(p *process) exit {
+		d, _ := time.ParseDuration(p.exec.Argv[1])
+		select {
+		case <-time.After(d):
+			return exit{}
+		case <-p.signals:
+			return exit{signal: 15}
+		case <-p.killed:
+			return exit{signal: 9}
+		}
+	},
+}
+
+// write writes n bytes, a position-dependent pattern.
+func (p *process) write(n int) { p.stdout.Write(pattern(n)) }
+
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = 'a' + byte(i%26)
+	}
+	return b
+}
+
+func (f *fake) note(call string) {
+	f.mu.Lock()
+	f.calls = append(f.calls, call)
+	hook := f.hook
+	f.mu.Unlock()
+	if hook != nil {
+		hook(call)
+	}
+}
+
+// called counts the calls that begin with prefix.
+func (f *fake) called(prefix string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, c := range f.calls {
+		if strings.HasPrefix(c, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *fake) Host() sandbox.Host { return f.host }
+
+func (f *fake) Done() <-chan struct{} { return f.done }
+
+func (f *fake) Resolve(_ context.Context, _ sandbox.Caller, paths []string) ([]launch.Resolved, error) {
+	f.note("resolve")
+	out := make([]launch.Resolved, len(paths))
+	for i, p := range paths {
+		if f.resolve != nil {
+			out[i].Source, out[i].Err = f.resolve(p)
+			continue
+		}
+		out[i].Source = sandbox.Source{Path: p, Resolved: p, Dev: 1, Ino: uint64(i + 1), Kind: "dir", Mode: 0o755}
+	}
+	return out, nil
+}
+
+func (f *fake) Open(_ context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
+	f.note("open")
+	if f.openErr != nil {
+		return sandbox.Enforced{}, f.openErr
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.specs[spec.Session] = spec
+	return sandbox.Enforced{
+		Namespaces: map[string]uint64{"user": 1}, NoNewPrivs: true, Seccomp: 2,
+		MemoryBytes: spec.Limits.MemoryBytes, CPUMillis: spec.Limits.CPUMillis, PIDs: spec.Limits.PIDs, Cgroup: "v2",
+	}, nil
+}
+
+func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbox.Process, error) {
+	f.note("start " + x.Argv[0])
+	run := commands[x.Argv[0]]
+	if run == nil {
+		return nil, sandbox.Errorf(sandbox.CodeSpawn, "%s: no such file or directory", x.Argv[0])
+	}
+	p := &process{exec: x, signals: make(chan int, 16), killed: make(chan struct{})}
+	if stdin != nil {
+		b, _ := io.ReadAll(stdin)
+		p.stdin = string(b)
+	}
+	out, outW := io.Pipe()
+	errs, errW := io.Pipe()
+	p.stdout, p.stderr = outW, errW
+	f.mu.Lock()
+	f.execs[x.ID] = p
+	f.mu.Unlock()
+	done := make(chan sandbox.Result, 1)
+	go func() {
+		started := time.Now()
+		e := run(p)
+		if !e.hold {
+			outW.Close()
+			errW.Close()
+			f.mu.Lock()
+			delete(f.execs, x.ID)
+			f.mu.Unlock()
+		}
+		r := sandbox.Result{ExitCode: e.code, Signal: e.signal, OOM: e.oom, Started: started, Ended: time.Now()}
+		if e.signal != 0 {
+			r.ExitCode = -1
+		}
+		if e.oom {
+			r.Usage.OOMKills = 1
+		}
+		done <- r
+	}()
+	return &sandbox.Process{Stdout: out, Stderr: errs, Done: done}, nil
+}
+
+func (f *fake) process(exec string) *process {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.execs[exec]
+}
+
+func (f *fake) Signal(_ context.Context, _, exec string, sig int) error {
+	f.note(fmt.Sprintf("signal %d", sig))
+	p := f.process(exec)
+	if p == nil {
+		return sandbox.Errorf(sandbox.CodeNoExec, "no execution %s", exec)
+	}
+	p.signals <- sig
+	return nil
+}
+
+func (f *fake) Kill(_ context.Context, _, exec string) error {
+	f.note("kill")
+	p := f.process(exec)
+	if p == nil {
+		return sandbox.Errorf(sandbox.CodeNoExec, "no execution %s", exec)
+	}
+	p.kill.Do(func() { close(p.killed) })
+	return nil
+}
+
+func (f *fake) Collect(_ context.Context, _ string, paths []string) ([]sandbox.Artifact, error) {
+	f.note("collect")
+	var out []sandbox.Artifact
+	for _, p := range paths {
+		content, ok := f.artifact[p]
+		if !ok {
+			out = append(out, sandbox.Artifact{Path: p, Err: "path_not_found"})
+			continue
+		}
+		file, err := memoryFile([]byte(content))
+		if err != nil {
+			return out, err
+		}
+		out = append(out, sandbox.Artifact{Path: p, File: file, Size: int64(len(content)), Mode: 0o644})
+	}
+	return out, nil
+}
+
+func (f *fake) Close(_ context.Context, session string) (sandbox.Usage, error) {
+	f.note("close")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.specs[session]; !ok {
+		return sandbox.Usage{}, sandbox.Errorf(sandbox.CodeNoSession, "no session %s", session)
+	}
+	delete(f.specs, session)
+	for id, p := range f.execs { // a background process ends with its session
+		if p.exec.Session == session {
+			p.stdout.Close()
+			p.stderr.Close()
+			delete(f.execs, id)
+		}
+	}
+	return sandbox.Usage{CPU: time.Second, PeakMemory: 1 << 20}, nil
+}
+
+// The policy of the tests: everything is allowed within one grant, but for what says
+// "forbidden".
+var testPolicy = fstest.MapFS{
+	"open.rego": {Data: []byte(`package stockade.open
+
+import rego.v1
+
+default decision := {"allow": false, "deny": [{"code": "no"}]}
+
+decision := {"allow": true, "deny": [], "grant": grant, "warn": ["a warning"]} if {
+	object.get(input.request.open, "profile", "") != "forbidden"
+}
+
+grant := {
+	"profile": "test", "root": "host", "mounts": mounts,
+	"scratch": [{"guest_path": "/tmp", "bytes": 1048576, "inodes": 1000}],
+	"identity": {"uid": 1000, "gid": 1000},
+	"ceilings": {"memory_bytes": 67108864, "cpu_millis": 1000, "pids": 32, "files": 256, "output_bytes": 262144, "executions": 4},
+	"seccomp": "default", "network": {"mode": "none"},
+	"env": {"allow": ["A", "B", "S", "X_*"], "set": {"FIXED": "policy"}},
+	"exec": {
+		"max_timeout_ns": 60000000000, "default_timeout_ns": 10000000000, "max_argv": 100, "max_arg_bytes": 10000,
+		"max_inline_bytes": 32768, "cwd_prefixes": ["/work", "/tmp"], "output_prefixes": ["/work"],
+		"signals": ["TERM", "KILL", "INT", "HUP"],
+		"background": object.get(input.request.open, ["labels", "background"], "no") == "yes",
+	},
+	"workdir": "/work", "hostname": "", "ttl_ns": 3600000000000,
+}
+
+mounts := [{"host_path": m.host_path, "guest_path": m.guest_path, "mode": m.mode} |
+	some m in object.get(input.request.open.target.local, "mounts", [])
+]
+`)},
+	"exec.rego": {Data: []byte(`package stockade.exec
+
+import rego.v1
+
+default decision := {"allow": false, "deny": [{"code": "no"}]}
+
+default word := ""
+
+word := input.request.exec.argv[1]
+
+decision := {"allow": true, "deny": [], "obligations": {"output": "blob"}} if word == "asblob"
+
+decision := {"allow": true, "deny": [], "limits": {"timeout_ns": 1000000000}} if word == "brief"
+
+decision := {"allow": true, "deny": []} if not word in {"asblob", "brief", "forbidden"}
+`)},
+	"signal.rego": {Data: []byte(`package stockade.signal
+
+import rego.v1
+
+decision := {"allow": true, "deny": []}
+`)},
+	"blob.rego": {Data: []byte(`package stockade.blob
+
+import rego.v1
+
+default decision := {"allow": false, "deny": [{"code": "no"}]}
+
+decision := {"allow": true, "deny": []} if object.get(input.request, ["blob", "size_bytes"], 0) < 1000000
+`)},
+	"read.rego": {Data: []byte(`package stockade.read
+
+import rego.v1
+
+default decision := {"allow": false, "deny": [{"code": "no"}]}
+
+decision := {"allow": true, "deny": []} if object.get(input.request.read, "state", "") != "error"
+`)},
+}
+
+// bench is a supervisor on a fake, in a state directory of its own.
+type bench struct {
+	*Supervisor
+	t     *testing.T
+	fake  *fake
+	state string
+	cfg   Config
+}
+
+func start(t *testing.T) *bench {
+	t.Helper()
+	return startOn(t, newFake(), t.TempDir()+"/state", nil)
+}
+
+func startOn(t *testing.T, f *fake, state string, change func(*Config)) *bench {
+	t.Helper()
+	policy, err := rego.Load(testPolicy, rego.Options{Deadline: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{State: state, Policy: policy, Launcher: f, Version: "test", Log: testLog(t)}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{s, t, f, state, cfg}
+	t.Cleanup(b.stop)
+	return b
+}
+
+func (b *bench) stop() {
+	if err := b.Supervisor.Close(context.Background()); err != nil {
+		b.t.Error(err)
+	}
+	b.cfg.Policy.Close()
+}
+
+var alice = api.Principal{UID: 1000, GID: 1000}
+
+func (b *bench) do(req api.Request) *api.Receipt {
+	b.t.Helper()
+	if req.Principal.UID == 0 {
+		req.Principal = alice
+	}
+	req.Facade = "test"
+	r, err := b.Do(context.Background(), &req, nil)
+	if err != nil {
+		b.t.Fatalf("%s: %v", req.Op, err)
+	}
+	return r
+}
+
+func (b *bench) open(change ...func(*api.SessionOpen)) *api.Receipt {
+	b.t.Helper()
+	open := &api.SessionOpen{Target: api.Target{Local: &api.Local{}}}
+	for _, c := range change {
+		c(open)
+	}
+	return b.do(api.Request{Op: api.OpSessionOpen, Open: open})
+}
+
+// session opens one and returns its id.
+func (b *bench) session(change ...func(*api.SessionOpen)) string {
+	b.t.Helper()
+	r := b.open(change...)
+	if r.Outcome != api.OutcomeOK {
+		b.t.Fatalf("open: %s %s %s %v", r.Outcome, r.ErrorCode, r.ErrorMessage, r.Deny)
+	}
+	return r.SessionID
+}
+
+func (b *bench) exec(id string, argv ...string) *api.Receipt {
+	b.t.Helper()
+	return b.execute(api.Exec{SessionID: id, Argv: argv})
+}
+
+func (b *bench) execute(x api.Exec) *api.Receipt {
+	b.t.Helper()
+	return b.do(api.Request{Op: api.OpExec, Exec: &x})
+}
+
+func (b *bench) close(id string) *api.Receipt {
+	b.t.Helper()
+	return b.do(api.Request{Op: api.OpSessionClose, Close: &api.SessionClose{SessionID: id}})
+}
+
+func (b *bench) signal(id string, sig api.SignalName, grace ...time.Duration) *api.Receipt {
+	b.t.Helper()
+	ask := &api.SessionSignal{SessionID: id, Signal: sig}
+	if len(grace) > 0 {
+		ns := int64(grace[0])
+		ask.GraceNS = &ns
+	}
+	return b.do(api.Request{Op: api.OpSessionSignal, Signal: ask})
+}
