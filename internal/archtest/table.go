@@ -10,6 +10,7 @@ const (
 	jsonschema  = "github.com/invopop/jsonschema"
 	libcgroups  = "github.com/opencontainers/cgroups"
 	libseccomp  = "github.com/seccomp/libseccomp-golang"
+	mountinfo   = "github.com/moby/sys/mountinfo"
 	netlink     = "github.com/vishvananda/netlink"
 	opa         = "github.com/open-policy-agent/opa"
 	runc        = "github.com/opencontainers/runc"
@@ -31,7 +32,7 @@ type Row struct {
 // the nouns to the commands; no row names one that follows it.
 var Table = []Row{
 	// What crosses a boundary: data only.
-	{"sandbox", nil, nil},
+	{"sandbox", nil, []string{jsonexp}},
 	{"supervisor/api", []string{"sandbox"}, []string{jsonexp}},
 
 	// Tools without knowledge of what they serve.
@@ -50,7 +51,7 @@ var Table = []Row{
 	{"sandbox/launch", []string{"sandbox", "internal/cleanup"}, []string{unix, jsonexp}},
 	{"sandbox/seccomp", []string{"sandbox"}, []string{libseccomp, runc, unix}},
 
-	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, unix}},
+	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, mountinfo, runtimeSpec, unix}},
 	{"sandbox/host", []string{"sandbox", "sandbox/cgroup"}, []string{unix}},
 	{"sandbox/runc", []string{"sandbox", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/cgroup", "sandbox/host", "internal/cleanup"},
 		[]string{runc, libcgroups, netlink, runtimeSpec, unix, jsonexp}},
