@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"unsafe"
@@ -16,7 +16,7 @@ import (
 // terminal makes a terminal, the controlling one of a session of ours, and sends it the
 // request: with its own terminal a process needs no privilege to push input.
 func terminal(request uint) error {
-	runtime.LockOSThread()
+	signal.Ignore(unix.SIGHUP) // what closing the master sends to us
 	if _, err := unix.Setsid(); err != nil && err != unix.EPERM {
 		return err
 	}

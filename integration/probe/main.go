@@ -84,7 +84,6 @@ var attempts = map[string]attempt{
 	"prlimit":   prlimit,
 	"vm-read":   vmRead,
 	"pidfd-get": pidfdGet,
-	"setrlimit": setrlimit,
 
 	// Mounts and namespaces.
 	"mount-tmpfs":  mountTmpfs,
@@ -134,6 +133,7 @@ var attempts = map[string]attempt{
 	"descriptors": descriptors,
 	"environ":     environ,
 	"processes":   processes,
+	"wait":        wait,
 	"interfaces":  interfaces,
 	"writable":    writable,
 }

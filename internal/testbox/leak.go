@@ -18,8 +18,8 @@ import (
 // Scope says what belongs to the instance under test.
 type Scope struct {
 	Instance string   // cgroups are called stockade-INSTANCE
-	Dir      string   // mounts and files below it are the instance's
-	Grows    []string // directories below Dir whose files are meant to stay: journal, blobs
+	Dirs     []string // mounts and files below them are the instance's
+	Grows    []string // directories below them whose files are meant to stay: journal, blobs
 	Bin      string   // processes that run a program from here are the instance's
 	PIDs     []int    // the daemon and the runner: their descriptors and mounts are looked at, they are not residue
 }
@@ -76,7 +76,7 @@ func (s Scope) Take() (Residue, error) {
 	return r, nil
 }
 
-// mounts lists the host's mounts below Dir, and every mount of the daemon and the runner
+// mounts lists the host's mounts below Dirs, and every mount of the daemon and the runner
 // when they live in a mount namespace of their own.
 func (s Scope) mounts(r Residue) error {
 	host, err := os.Readlink("/proc/self/ns/mnt")
@@ -84,7 +84,7 @@ func (s Scope) mounts(r Residue) error {
 		return err
 	}
 	if err := mountLines("/proc/self/mountinfo", func(line string) {
-		if strings.Contains(line, s.Dir) {
+		if s.names(line) {
 			r["mount on the host: "+line]++
 		}
 	}); err != nil {
@@ -101,6 +101,11 @@ func (s Scope) mounts(r Residue) error {
 		}
 	}
 	return nil
+}
+
+// names says whether a line names one of the directories.
+func (s Scope) names(line string) bool {
+	return slices.ContainsFunc(s.Dirs, func(dir string) bool { return strings.Contains(line, dir) })
 }
 
 // mountLines gives the lines of a mountinfo without mount ids and devices, which differ
@@ -190,7 +195,7 @@ func (s Scope) processes(r Residue) error {
 
 func (s Scope) owns(pid int) bool {
 	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && s.Bin != "" &&
-		strings.HasPrefix(exe, s.Bin+"/stockade") && strings.Contains(commandLine(pid), s.Dir) {
+		strings.HasPrefix(exe, s.Bin+"/stockade") && s.names(commandLine(pid)) {
 		return true
 	}
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
@@ -231,28 +236,27 @@ func (s Scope) descriptors(r Residue) error {
 // numbers are inodes, pids and the like in the target of a descriptor.
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// files lists what lies below Dir, but for what is meant to stay.
+// files lists what lies below Dirs, but for what is meant to stay.
 func (s Scope) files(r Residue) error {
-	if s.Dir == "" {
-		return nil
-	}
-	return filepath.WalkDir(s.Dir, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
+	for _, dir := range s.Dirs {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil
+			case err != nil:
+				return err
+			case slices.Contains(s.Grows, path):
+				return fs.SkipDir
+			case path != dir:
+				r["file "+path]++
+			}
 			return nil
-		}
+		})
 		if err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(s.Dir, path)
-		if err != nil {
-			return err
-		}
-		if slices.Contains(s.Grows, rel) {
-			return fs.SkipDir
-		}
-		r["file "+rel]++
-		return nil
-	})
+	}
+	return nil
 }
 
 func comm(pid int) string {

@@ -1,0 +1,233 @@
+package testbox
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/stockade-dev/stockade/supervisor/client"
+)
+
+// Bounds of what a daemon may take.
+const (
+	readyWithin = 30 * time.Second
+	stopWithin  = 30 * time.Second
+	// SettleWithin is how long tear-down may go on behind the reply that announced it.
+	SettleWithin = 5 * time.Second
+)
+
+// Build builds the four commands into dir.
+func Build(dir string) error {
+	for cgo, commands := range map[string][]string{
+		"0": {"stockade", "stockaded", "stockade-init"},
+		"1": {"stockade-run"},
+	} {
+		args := []string{"build", "-trimpath", "-o", dir + "/"}
+		for _, c := range commands {
+			args = append(args, "github.com/stockade-dev/stockade/cmd/"+c)
+		}
+		cmd := exec.Command("go", args...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	return nil
+}
+
+// Options of a daemon.
+type Options struct {
+	Args []string // flags of stockaded beyond --state and --socket
+	Env  []string // added to a small environment of its own
+}
+
+// Daemon is a running supervisor, with the runner that it started.
+type Daemon struct {
+	Bin    string // where the commands are
+	Dir    string // the socket, the state and nothing else
+	Socket string
+	State  string
+
+	Args []string // of the next start
+	env  []string
+	cmd  *exec.Cmd
+	done chan struct{}
+	log  log
+}
+
+// Start starts a supervisor on a directory and returns once it serves.
+func Start(bin, dir string, o Options) (*Daemon, error) {
+	d := &Daemon{Bin: bin, Dir: dir, Socket: filepath.Join(dir, "stockade.sock"), State: filepath.Join(dir, "state"), Args: o.Args, env: o.Env}
+	return d, d.Start()
+}
+
+// Start starts the supervisor again on the same directory.
+func (d *Daemon) Start() error {
+	args := append([]string{"--state", d.State, "--socket", d.Socket}, d.Args...)
+	d.cmd = exec.Command(filepath.Join(d.Bin, "stockaded"), args...)
+	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, d.env...)
+	d.cmd.Stderr = &d.log
+	out, err := d.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := d.cmd.Start(); err != nil {
+		return fmt.Errorf("start stockaded: %w", err)
+	}
+	d.done = make(chan struct{})
+	ready := make(chan bool, 1)
+	go func() {
+		defer close(d.done)
+		line := make([]byte, len("ready\n"))
+		n, _ := out.Read(line)
+		ready <- string(line[:n]) == "ready\n"
+		d.cmd.Wait()
+	}()
+	select {
+	case ok := <-ready:
+		if ok {
+			return nil
+		}
+	case <-time.After(readyWithin):
+		d.cmd.Process.Kill()
+	}
+	<-d.done
+	return fmt.Errorf("stockaded did not become ready:\n%s", d.Log())
+}
+
+// Log is what the daemon and its runner wrote to stderr so far.
+func (d *Daemon) Log() string { return d.log.String() }
+
+// Client returns a client of the daemon.
+func (d *Daemon) Client() *client.Client { return client.New(d.Socket) }
+
+// Stop asks the daemon to stop, as a service manager would, and waits until it has.
+func (d *Daemon) Stop() error {
+	d.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-d.done:
+	case <-time.After(stopWithin):
+		d.Kill()
+		return fmt.Errorf("stockaded did not stop within %v of SIGTERM:\n%s", stopWithin, d.Log())
+	}
+	if !d.cmd.ProcessState.Success() {
+		return fmt.Errorf("stockaded ended with %v:\n%s", d.cmd.ProcessState, d.Log())
+	}
+	return nil
+}
+
+// Kill kills the daemon, as a crash would. Its runner notices by itself.
+func (d *Daemon) Kill() {
+	d.cmd.Process.Kill()
+	<-d.done
+}
+
+// Running says whether the daemon has not ended.
+func (d *Daemon) Running() bool {
+	select {
+	case <-d.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Instance names what belongs to the daemon's state directory: the promise of
+// supervisor/DESIGN.md on which the leak check rests.
+func (d *Daemon) Instance() string {
+	sum := sha256.Sum256([]byte(d.State))
+	return hex.EncodeToString(sum[:6])
+}
+
+// PID is the daemon's process.
+func (d *Daemon) PID() int { return d.cmd.Process.Pid }
+
+// Runner is the process of the runner that the daemon started, or 0.
+func (d *Daemon) Runner() int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0
+	}
+	for _, e := range entries {
+		var pid int
+		if _, err := fmt.Sscan(e.Name(), &pid); err == nil && parent(pid) == d.PID() && comm(pid) == "stockade-run" {
+			return pid
+		}
+	}
+	return 0
+}
+
+// Scope is what belongs to the daemon while it runs: between two requests it holds no
+// more than it held when it became ready.
+func (d *Daemon) Scope() Scope {
+	s := d.Remains()
+	s.Grows = []string{filepath.Join(d.State, "journal"), filepath.Join(d.State, "blobs")}
+	s.PIDs = []int{d.PID()}
+	if runner := d.Runner(); runner != 0 {
+		s.PIDs = append(s.PIDs, runner)
+	}
+	return s
+}
+
+// Remains is what belongs to the daemon once it has ended: its state, which is meant to
+// stay, and nothing else.
+func (d *Daemon) Remains() Scope {
+	return Scope{
+		Instance: d.Instance(),
+		Dirs:     []string{d.Dir, filepath.Join("/run/stockade", d.Instance())},
+		Grows:    []string{d.State},
+		Bin:      d.Bin,
+	}
+}
+
+// Left names what is left of a daemon that has ended, beyond its state.
+func (d *Daemon) Left() ([]string, error) { return d.Remains().Settle(nil, SettleWithin) }
+
+// Used makes the daemon do once what it does for the first time only (pages, pollers,
+// connections), so that what it holds then is what it holds ever after.
+func (d *Daemon) Used(ctx context.Context, use func(context.Context) error) (Residue, error) {
+	if err := use(ctx); err != nil {
+		return nil, err
+	}
+	var last Residue
+	for range 50 {
+		now, err := d.Scope().Take()
+		if err != nil {
+			return nil, err
+		}
+		if last != nil && len(now.Beyond(last)) == 0 && len(last.Beyond(now)) == 0 {
+			return now, nil
+		}
+		last = now
+		time.Sleep(50 * time.Millisecond)
+	}
+	return nil, errors.New("leak check: the daemon does not come to rest")
+}
+
+// log is a buffer that two processes write to while a test reads.
+type log struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
