@@ -79,9 +79,9 @@ func convert(spec *specs.Spec, id string) (*configs.Config, error) {
 		}
 	}
 	config.Labels = nil
-	config.Cgroups = &cgroups.Cgroup{Path: "/init", Resources: &cgroups.Resources{Devices: rules(linux.Resources.Devices)}}
+	config.Cgroups = &cgroups.Cgroup{Path: "/" + id + "/init", Resources: &cgroups.Resources{Devices: rules(linux.Resources.Devices)}}
 	if !cgroups.IsCgroup2UnifiedMode() {
-		return nil, errors.New("bug: libcontainer sees more of the cgroups than the session's own")
+		return nil, errors.New("bug: libcontainer sees more of the cgroups than the instance's own")
 	}
 	return config, nil
 }

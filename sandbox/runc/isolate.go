@@ -3,6 +3,7 @@ package runc
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 
 	"github.com/opencontainers/runc/libcontainer"
@@ -31,7 +32,8 @@ func init() {
 // second life. It is called from the main goroutine, before anything else.
 func Isolate() error {
 	if exeseal.IsSelfExeCloned() {
-		return nil
+		// The kernel named us after the descriptor that we were executed from.
+		return os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0)
 	}
 	exe, err := sealed("/proc/self/exe")
 	if err != nil {

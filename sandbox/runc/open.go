@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -93,7 +94,8 @@ func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (_ sandbox.Enforce
 	if err := r.step("sources"); err != nil {
 		return sandbox.Enforced{}, err
 	}
-	files.cgroups = s.groups.Paths()[""]
+	group := s.groups.Paths()[""]
+	files.cgroups = filepath.Dir(group)
 
 	// Digests of what was declared as input are taken while the rest is built.
 	inputs := r.digest(ctx, spec)
@@ -136,7 +138,7 @@ func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (_ sandbox.Enforce
 	if err := s.groups.JoinInit(s.box.pid); err != nil {
 		return sandbox.Enforced{}, err
 	}
-	if err := cgroups.DevicesSetV2(files.cgroups+"/x", &cgroups.Resources{Devices: rules(oci.Devices)}); err != nil {
+	if err := cgroups.DevicesSetV2(group+"/x", &cgroups.Resources{Devices: rules(oci.Devices)}); err != nil {
 		return sandbox.Enforced{}, fmt.Errorf("device rules: %w", err)
 	}
 	if err := r.step("joined"); err != nil {

@@ -18,13 +18,13 @@ import (
 
 // Options say where a runner keeps its things and what bounds it.
 type Options struct {
-	State    string          // directory of this instance, 0700, absolute; made if missing
+	State    string          // directory of this instance, absolute; made if missing
 	Instance string          // names its groups; no two runners at a time
 	Init     string          // path of the stockade-init binary; read once
 	Ceiling  sandbox.Ceiling // checked against every Spec, whoever sent it
 	Host     sandbox.Host    // what this kernel offers
 	Cgroup   cgroup.Options  // where its groups stand
-	IDs      string          // file that the host's runners share id ranges by; "" means /run/stockade.ids
+	IDs      string          // file that the host's runners share id ranges by; "" means /run/stockade/ids
 }
 
 // Runner builds, holds and destroys the sessions of one instance. Its methods may be
@@ -47,7 +47,7 @@ type Runner struct {
 // process must already be in a mount namespace of its own. The caller closes it.
 func New(o Options) (_ *Runner, err error) {
 	if o.IDs == "" {
-		o.IDs = "/run/stockade.ids"
+		o.IDs = "/run/stockade/ids"
 	}
 	var undo cleanup.Stack
 	defer undo.Run()
@@ -90,7 +90,7 @@ func lockState(path string) (*os.File, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("state directory %s: not absolute", path)
 	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := os.MkdirAll(path, 0o711); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	f, err := os.Open(path)
@@ -98,8 +98,8 @@ func lockState(path string) (*os.File, error) {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	st, err := f.Stat()
-	if err == nil && st.Mode().Perm()&0o077 != 0 {
-		err = fmt.Errorf("others may enter it (mode %v); make it 0700", st.Mode().Perm())
+	if err == nil && st.Mode().Perm()&0o022 != 0 {
+		err = fmt.Errorf("others may write to it (mode %v)", st.Mode().Perm())
 	}
 	if err == nil {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

@@ -21,7 +21,7 @@ type layout struct {
 	links   map[string]string // symbolic links in our own root: path to target
 	files   map[string]string // files in our own root: path to content
 	attach  []attachment      // attached in order of target, so that parents come first
-	cgroups string            // the session's group in the unified hierarchy, as a path
+	cgroups string            // the instance's group in the unified hierarchy, as a path
 }
 
 // The root file system itself holds mount points, symbolic links and a handful of
@@ -51,8 +51,9 @@ func staged(place string, l layout, fn func(root string) error) error {
 				return err
 			}
 			// libcontainer creates and writes groups below /sys/fs/cgroup by name. What it
-			// finds there is the session's own group of the unified hierarchy and nothing
-			// else, on every cgroup layout; no group that is not ours can be reached.
+			// finds there, on every cgroup layout, is this instance's group of the unified
+			// hierarchy and nothing else; no group that is not ours can be reached. (Not the
+			// session's own: the library keeps a descriptor of the first that it ever sees.)
 			if err := unix.Mount(l.cgroups, "/sys/fs/cgroup", "", unix.MS_BIND, ""); err != nil {
 				return fmt.Errorf("bind %s: %w", l.cgroups, err)
 			}
