@@ -57,7 +57,7 @@ func removeDead(path string) error {
 }
 
 // Accept returns the next connection from a peer that may speak to the runner. Others
-// are closed without a word (R152 in spirit: the kernel's word for the peer, never the peer's).
+// are closed without a word.
 func (l *Listener) Accept() (*net.UnixConn, error) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -65,12 +65,14 @@ func (l *Listener) Accept() (*net.UnixConn, error) {
 			return nil, err
 		}
 		uid, err := peer(conn)
-		if err == nil && (uid == l.uid || uid == 0) {
+		if err == nil && l.allows(uid) {
 			return conn, nil
 		}
 		conn.Close()
 	}
 }
+
+func (l *Listener) allows(uid uint32) bool { return uid == l.uid || uid == 0 }
 
 // peer returns the uid that the kernel recorded when the peer connected.
 func peer(conn *net.UnixConn) (uint32, error) {

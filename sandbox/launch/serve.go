@@ -30,13 +30,7 @@ func Serve(ctx context.Context, conn *net.UnixConn, h Handler) error {
 		conn.Close()
 		return fmt.Errorf("daemon socket: %w", err)
 	}
-	s := &server{
-		socket:  socket,
-		handler: h,
-		slots:   make(chan struct{}, maxCalls),
-		large:   make(chan struct{}, maxLarge),
-		cancels: map[uint64]context.CancelFunc{},
-	}
+	s := newServer(socket, h)
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { socket.Close() })
 	defer stop()
@@ -60,6 +54,16 @@ type server struct {
 
 	mu      sync.Mutex
 	cancels map[uint64]context.CancelFunc // of calls in progress
+}
+
+func newServer(socket *packet.Conn, h Handler) *server {
+	return &server{
+		socket:  socket,
+		handler: h,
+		slots:   make(chan struct{}, maxCalls),
+		large:   make(chan struct{}, maxLarge),
+		cancels: map[uint64]context.CancelFunc{},
+	}
 }
 
 // operation serves one call and answers it. It owns fds.

@@ -1,0 +1,680 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stockade-dev/stockade/internal/packet"
+	"github.com/stockade-dev/stockade/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+// fake is a handler without a kernel below it. Sessions and executions whose name says so
+// behave accordingly.
+type fake struct {
+	t            testing.TB
+	disconnected chan struct{}
+
+	mu     sync.Mutex
+	exited map[string]func(sandbox.Result)
+	read   string // what the last start found in its stdin
+}
+
+func (f *fake) Host() sandbox.Host { return sandbox.Host{Kernel: "6.18", CPUs: 2} }
+
+func (f *fake) Resolve(_ context.Context, c sandbox.Caller, paths []string) ([]Resolved, error) {
+	out := make([]Resolved, len(paths))
+	for i, p := range paths {
+		if strings.HasPrefix(p, "/no/") {
+			out[i].Err = sandbox.Errorf(sandbox.CodeMountSource, "%s for %d", p, c.UID)
+			continue
+		}
+		out[i].Source = sandbox.Source{Path: p, Resolved: p, Ino: uint64(len(p)), OwnerUID: c.UID}
+	}
+	return out, nil
+}
+
+func (f *fake) Open(ctx context.Context, s sandbox.Spec) (sandbox.Enforced, error) {
+	switch s.Session {
+	case "slow":
+		<-ctx.Done()
+		return sandbox.Enforced{}, ctx.Err()
+	case "refused":
+		return sandbox.Enforced{}, fmt.Errorf("open: %w", sandbox.Errorf(sandbox.CodeCeiling, "too much"))
+	case "broken":
+		return sandbox.Enforced{}, errors.New("mount /proc: no")
+	}
+	return sandbox.Enforced{Namespaces: map[string]uint64{"user": 1 << 60}, Capabilities: 1<<64 - 1, Mounts: []string{s.Session}}, nil
+}
+
+func (f *fake) Start(_ context.Context, e sandbox.Exec, stdin *os.File, exited func(sandbox.Result)) (stdout, stderr *os.File, err error) {
+	if stdin != nil {
+		b, err := io.ReadAll(stdin)
+		if err != nil {
+			f.t.Error(err)
+		}
+		stdin.Close()
+		f.mu.Lock()
+		f.read = string(b)
+		f.mu.Unlock()
+	}
+	if e.ID == "refused" {
+		return nil, nil, sandbox.Errorf(sandbox.CodeSpawn, "no such command")
+	}
+	var p [4]int
+	for i := 0; i < 4; i += 2 {
+		if err := unix.Pipe2(p[i:i+2], unix.O_CLOEXEC); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i, fd := range []int{p[1], p[3]} {
+		w := os.NewFile(uintptr(fd), "w")
+		fmt.Fprintf(w, "%s %d", e.ID, i+1)
+		w.Close()
+	}
+	if e.Background {
+		f.mu.Lock()
+		f.exited[e.ID] = exited
+		f.mu.Unlock()
+	} else {
+		exited(resultOf(e.ID)) // before the start is answered
+	}
+	return os.NewFile(uintptr(p[0]), "stdout"), os.NewFile(uintptr(p[2]), "stderr"), nil
+}
+
+func resultOf(id string) sandbox.Result {
+	return sandbox.Result{
+		ExitCode: len(id), OOM: true, Usage: sandbox.Usage{CPU: 1500 * time.Microsecond, PeakMemory: 1 << 40},
+		Started: time.Unix(1, 1).UTC(), Ended: time.Unix(2, 999).UTC(),
+	}
+}
+
+func (f *fake) Signal(_ context.Context, session, exec string, sig int) error {
+	f.mu.Lock()
+	exited := f.exited[exec]
+	delete(f.exited, exec)
+	f.mu.Unlock()
+	if exited == nil {
+		return sandbox.Errorf(sandbox.CodeNoExec, "%s/%s", session, exec)
+	}
+	exited(sandbox.Result{ExitCode: -1, Signal: sig})
+	return nil
+}
+
+func (f *fake) Kill(ctx context.Context, session, exec string) error {
+	return f.Signal(ctx, session, exec, 9)
+}
+
+func (f *fake) Collect(_ context.Context, session string, paths []string) ([]sandbox.Artifact, error) {
+	var out []sandbox.Artifact
+	for _, p := range paths {
+		if p == "/missing" {
+			out = append(out, sandbox.Artifact{Path: p, Err: "not_found"})
+			continue
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			return out, err
+		}
+		w.WriteString(p)
+		w.Close()
+		out = append(out, sandbox.Artifact{Path: p, File: r, Size: int64(len(p)), Mode: 0o644})
+	}
+	if session == "broken" {
+		return out, errors.New("half way")
+	}
+	return out, nil
+}
+
+func (f *fake) Close(_ context.Context, session string) (sandbox.Usage, error) {
+	return sandbox.Usage{CPU: time.Duration(len(session)), OOMKills: 3}, nil
+}
+
+func (f *fake) Disconnected() { close(f.disconnected) }
+
+func newFake(t testing.TB) *fake {
+	return &fake{t: t, disconnected: make(chan struct{}), exited: map[string]func(sandbox.Result){}}
+}
+
+// connect starts a runner over a fake and returns the daemon's end of it.
+func connect(t testing.TB) (*Runner, *fake) {
+	t.Helper()
+	f := newFake(t)
+	path := filepath.Join(t.TempDir(), "run.sock")
+	l, err := Listen(path, uint32(os.Geteuid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() {
+		defer l.Close()
+		conn, err := l.Accept()
+		if err == nil {
+			err = Serve(context.Background(), conn, f)
+		}
+		served <- err
+	}()
+	r, err := Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.Disconnect()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		<-f.disconnected
+	})
+	return r, f
+}
+
+func TestCalls(t *testing.T) {
+	r, _ := connect(t)
+	ctx := t.Context()
+	if h := r.Host(); h.Kernel != "6.18" || h.CPUs != 2 {
+		t.Errorf("host: %+v", h)
+	}
+	got, err := r.Resolve(ctx, sandbox.Caller{UID: 7}, []string{"/a", "/no/b"})
+	if err != nil || len(got) != 2 || got[0].Source.OwnerUID != 7 || got[0].Err != nil || got[1].Err == nil || got[1].Err.Code != sandbox.CodeMountSource {
+		t.Errorf("resolve: %+v, %v", got, err)
+	}
+	e, err := r.Open(ctx, sandbox.Spec{Session: "s"})
+	want := sandbox.Enforced{Namespaces: map[string]uint64{"user": 1 << 60}, Capabilities: 1<<64 - 1, Mounts: []string{"s"}, Inputs: []sandbox.TreeDigest{}}
+	if err != nil || !reflect.DeepEqual(e, want) {
+		t.Errorf("open: %+v, %v", e, err)
+	}
+	u, err := r.Close(ctx, "four")
+	if err != nil || u != (sandbox.Usage{CPU: 4, OOMKills: 3}) {
+		t.Errorf("close: %+v, %v", u, err)
+	}
+}
+
+func TestErrorsKeepTheirCode(t *testing.T) {
+	r, _ := connect(t)
+	for session, want := range map[string]string{"refused": sandbox.CodeCeiling, "broken": sandbox.CodeInternal} {
+		_, err := r.Open(t.Context(), sandbox.Spec{Session: session})
+		if code(err) != want {
+			t.Errorf("%s: %v", session, err)
+		}
+	}
+	if err := r.Signal(t.Context(), "s", "none", 15); code(err) != sandbox.CodeNoExec {
+		t.Error(err)
+	}
+}
+
+func code(err error) string {
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+func TestStart(t *testing.T) {
+	r, f := connect(t)
+	stdin, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.WriteString("input")
+	w.Close()
+	p, err := r.Start(t.Context(), sandbox.Exec{ID: "early"}, stdin)
+	stdin.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, errs := drain(t, p); out != "early 1" || errs != "early 2" {
+		t.Errorf("got %q, %q", out, errs)
+	}
+	if res, ok := <-p.Done; !ok || res != resultOf("early") {
+		t.Errorf("got %+v, %v", res, ok)
+	}
+	if _, ok := <-p.Done; ok {
+		t.Error("a second result")
+	}
+	if f.read != "input" {
+		t.Errorf("stdin: %q", f.read)
+	}
+
+	if _, err := r.Start(t.Context(), sandbox.Exec{ID: "refused"}, nil); code(err) != sandbox.CodeSpawn {
+		t.Error(err)
+	}
+
+	p, err = r.Start(t.Context(), sandbox.Exec{ID: "late", Background: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain(t, p)
+	if err := r.Kill(t.Context(), "s", "late"); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-p.Done; res.Signal != 9 || res.ExitCode != -1 {
+		t.Errorf("got %+v", res)
+	}
+}
+
+func drain(t testing.TB, p *sandbox.Process) (stdout, stderr string) {
+	t.Helper()
+	var out [2]string
+	for i, s := range []io.ReadCloser{p.Stdout, p.Stderr} {
+		b, err := io.ReadAll(s)
+		if err != nil {
+			t.Error(err)
+		}
+		s.Close()
+		out[i] = string(b)
+	}
+	return out[0], out[1]
+}
+
+// R034: requests beyond a socket message.
+func TestLargeStart(t *testing.T) {
+	r, _ := connect(t)
+	big := sandbox.Exec{ID: "big", Argv: []string{strings.Repeat("x", 3<<20)}}
+	p, err := r.Start(t.Context(), big, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain(t, p)
+	<-p.Done
+	big.Argv[0] = strings.Repeat("x", packet.Large)
+	if _, err := r.Start(t.Context(), big, nil); err == nil {
+		t.Error("accepted beyond packet.Large")
+	}
+	if _, err := r.Close(t.Context(), "s"); err != nil { // and the connection lives
+		t.Error(err)
+	}
+}
+
+// Descriptors beyond one message, in order, with gaps.
+func TestCollect(t *testing.T) {
+	r, _ := connect(t)
+	var paths []string
+	for i := range 2*packet.Descriptors + 7 {
+		paths = append(paths, fmt.Sprintf("/file%d", i))
+	}
+	paths[3], paths[packet.Descriptors] = "/missing", "/missing"
+	got, err := r.Collect(t.Context(), "s", paths)
+	if err != nil || len(got) != len(paths) {
+		t.Fatal(len(got), err)
+	}
+	for i, a := range got {
+		if a.Path != paths[i] {
+			t.Errorf("%d: %s, want %s", i, a.Path, paths[i])
+		}
+		if a.File == nil {
+			if a.Path != "/missing" || a.Err != "not_found" {
+				t.Errorf("%+v", a)
+			}
+			continue
+		}
+		b, err := io.ReadAll(a.File)
+		a.File.Close()
+		if err != nil || string(b) != paths[i] || a.Size != int64(len(b)) || a.Mode != 0o644 {
+			t.Errorf("%s holds %q, %v", a.Path, b, err)
+		}
+	}
+	if got, err := r.Collect(t.Context(), "s", nil); err != nil || len(got) != 0 {
+		t.Errorf("nothing: %v, %v", got, err)
+	}
+}
+
+// A thousand calls at once, each gets its own answer.
+func TestCallsInterleave(t *testing.T) {
+	r, _ := connect(t)
+	var wg sync.WaitGroup
+	for i := range 1000 {
+		wg.Go(func() {
+			if i%4 == 0 {
+				id := fmt.Sprint("x", i)
+				p, err := r.Start(t.Context(), sandbox.Exec{ID: id}, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if out, errs := drain(t, p); out != id+" 1" || errs != id+" 2" {
+					t.Errorf("%s: %q, %q", id, out, errs)
+				}
+				if res := <-p.Done; res != resultOf(id) {
+					t.Errorf("%s: %+v", id, res)
+				}
+				return
+			}
+			e, err := r.Open(t.Context(), sandbox.Spec{Session: fmt.Sprint(i)})
+			if err != nil || e.Mounts[0] != fmt.Sprint(i) {
+				t.Errorf("%d: %v, %v", i, e, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// The handler learns that its caller has left, and the connection goes on.
+func TestCancel(t *testing.T) {
+	r, _ := connect(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := r.Open(ctx, sandbox.Spec{Session: "slow"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if _, err := r.Close(t.Context(), "s"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunnerGone(t *testing.T) {
+	r, f := connect(t)
+	p, err := r.Start(t.Context(), sandbox.Exec{ID: "late", Background: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain(t, p)
+	pending := make(chan error)
+	go func() {
+		_, err := r.Open(context.Background(), sandbox.Spec{Session: "slow"})
+		pending <- err
+	}()
+	time.Sleep(10 * time.Millisecond)
+	r.Disconnect()
+	if err := <-pending; code(err) != sandbox.CodeGone {
+		t.Errorf("pending: %v", err)
+	}
+	if _, ok := <-p.Done; ok {
+		t.Error("a result without a runner")
+	}
+	<-r.Done()
+	<-f.disconnected
+	if _, err := r.Close(t.Context(), "s"); code(err) != sandbox.CodeGone {
+		t.Errorf("afterwards: %v", err)
+	}
+	f.exited["late"](sandbox.Result{}) // into the void
+}
+
+// T052: nothing leaks, whichever way a call ends.
+func TestDescriptors(t *testing.T) {
+	r, f := connect(t)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	round := func() {
+		for range 20 {
+			if p, err := r.Start(t.Context(), sandbox.Exec{ID: "x"}, null); err == nil {
+				p.Stdout.Close()
+				p.Stderr.Close()
+				<-p.Done
+			}
+			r.Start(t.Context(), sandbox.Exec{ID: "refused"}, null)
+			cancelled, cancel := context.WithCancel(t.Context())
+			cancel()
+			if p, err := r.Start(cancelled, sandbox.Exec{ID: "x"}, null); err == nil {
+				p.Stdout.Close()
+				p.Stderr.Close()
+			}
+			if got, err := r.Collect(cancelled, "s", []string{"/a", "/b"}); err == nil {
+				for _, a := range got {
+					a.File.Close()
+				}
+			}
+			r.Collect(t.Context(), "broken", []string{"/a", "/b"})
+			// Descriptors where none, or fewer, are expected.
+			for _, k := range []kind{kindOpen, kindClose, kindStart, kindCollect, kindCancel} {
+				msg, err := encode(k, 1<<40+uint64(k), none{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				fd := int(null.Fd())
+				if err := r.socket.Send(msg, fd, fd, fd); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		r.Close(t.Context(), "s")
+	}
+	round()
+	before := settled(func() int { return openFiles(t) })
+	round()
+	if after := settled(func() int { return openFiles(t) }); after > before {
+		t.Errorf("%d descriptors, then %d", before, after)
+	}
+	_ = f
+}
+
+// settled returns what count settles at: late answers are closed by other goroutines.
+func settled(count func() int) int {
+	n := count()
+	for range 20 {
+		time.Sleep(5 * time.Millisecond)
+		n = min(n, count())
+	}
+	return n
+}
+
+func openFiles(t testing.TB) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds)
+}
+
+// What is not the protocol ends the connection, and nothing else.
+func TestHostilePeer(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	hello, err := encode(kindHello, 1, helloCall{version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := make([]int, 253)
+	for i := range many {
+		many[i] = int(null.Fd())
+	}
+	for _, tt := range []struct {
+		name string
+		send func(fd int) error
+	}{
+		{"no hello", func(fd int) error {
+			msg, _ := encode(kindClose, 1, target{})
+			return packet.Send(fd, msg)
+		}},
+		{"another version", func(fd int) error {
+			msg, _ := encode(kindHello, 1, helloCall{version + 1})
+			packet.Send(fd, msg)
+			msg, _ = encode(kindClose, 2, target{})
+			return packet.Send(fd, msg)
+		}},
+		{"short", func(fd int) error { return packet.Send(fd, []byte{1}) }},
+		{"unknown kind", func(fd int) error {
+			packet.Send(fd, hello)
+			msg, _ := encode(200, 2, none{})
+			return packet.Send(fd, msg)
+		}},
+		{"a number used twice", func(fd int) error {
+			packet.Send(fd, hello)
+			msg, _ := encode(kindOpen, 2, sandbox.Spec{Session: "slow"})
+			packet.Send(fd, msg)
+			return packet.Send(fd, msg)
+		}},
+		{"253 descriptors", func(fd int) error { // T052
+			_, err := unix.SendmsgN(fd, []byte{0}, unix.UnixRights(many...), nil, 0)
+			return err
+		}},
+		{"a memfd that is none", func(fd int) error {
+			_, err := unix.SendmsgN(fd, []byte{1}, unix.UnixRights(many[0]), nil, 0)
+			return err
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := openFiles(t)
+			fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := newFake(t)
+			served := make(chan error, 1)
+			go func() { served <- Serve(context.Background(), unixConn(t, fds[0]), f) }()
+			if err := tt.send(fds[1]); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-f.disconnected:
+			case <-time.After(5 * time.Second):
+				t.Error("still connected")
+			}
+			unix.Close(fds[1])
+			<-served
+			if after := settled(func() int { return openFiles(t) }); after > before {
+				t.Errorf("%d descriptors, then %d", before, after)
+			}
+		})
+	}
+}
+
+func unixConn(t testing.TB, fd int) *net.UnixConn {
+	f := os.NewFile(uintptr(fd), "socket")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.(*net.UnixConn)
+}
+
+func TestListen(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "s")
+	l, err := Listen(path, uint32(os.Geteuid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	if _, err := Listen(path, 0); err == nil {
+		t.Error("a living socket was replaced")
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	if l, err = Listen(path, uint32(os.Geteuid())); err != nil {
+		t.Fatalf("over a dead socket: %v", err)
+	}
+	l.Close()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path, 0); err == nil {
+		t.Error("a file was replaced")
+	}
+	if _, err := Dial(t.Context(), filepath.Join(dir, "none")); code(err) != sandbox.CodeGone {
+		t.Errorf("dial nobody: %v", err)
+	}
+}
+
+// T152: who may speak to the runner. The uid is the kernel's word.
+func TestListenerAllows(t *testing.T) {
+	for _, tt := range []struct {
+		daemon, peer uint32
+		want         bool
+	}{{1000, 1000, true}, {1000, 0, true}, {1000, 1001, false}, {0, 1000, false}} {
+		if got := (&Listener{uid: tt.daemon}).allows(tt.peer); got != tt.want {
+			t.Errorf("%+v: got %v", tt, got)
+		}
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[1])
+	c := unixConn(t, fds[0])
+	defer c.Close()
+	if uid, err := peer(c); err != nil || uid != uint32(os.Geteuid()) {
+		t.Errorf("peer: %d, %v", uid, err)
+	}
+}
+
+// Whatever a peer sends as a message, taking it apart neither panics nor accepts what the table does not know.
+func FuzzDispatch(f *testing.F) {
+	for _, body := range []any{helloCall{version}, resolveCall{Paths: []string{"/a"}}, sandbox.Spec{Session: "s"}, sandbox.Exec{ID: "x"},
+		target{"s", "x", 9}, collectCall{"s", []string{"/a"}}} {
+		for k := kindHello; k <= kindExited; k++ {
+			msg, err := encode(k, 1, body)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(msg)
+		}
+	}
+	f.Fuzz(func(t *testing.T, msg []byte) {
+		conn, peer, err := socketPair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer peer.Close()
+		defer conn.Close()
+		h := newFake(t)
+		s := newServer(conn, h)
+		s.greeted = true
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // so that "slow" returns
+		s.dispatch(ctx, msg, nil)
+		s.calls.Wait()
+		r := &Runner{calls: map[uint64]*call{1: newCall()}}
+		r.dispatch(msg, nil)
+	})
+}
+
+func socketPair() (a, b *packet.Conn, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a, err = packet.NewConn(os.NewFile(uintptr(fds[0]), "a")); err != nil {
+		return nil, nil, err
+	}
+	b, err = packet.NewConn(os.NewFile(uintptr(fds[1]), "b"))
+	return a, b, err
+}
+
+func BenchmarkRoundTrip(b *testing.B) {
+	r, _ := connect(b)
+	for b.Loop() {
+		if _, err := r.Close(b.Context(), "s"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkStart(b *testing.B) { // two pipes made, filled, read and closed included
+	r, _ := connect(b)
+	env := make([]string, 30)
+	for i := range env {
+		env[i] = fmt.Sprintf("VARIABLE_%d=some value of usual length", i)
+	}
+	var n atomic.Int64
+	for b.Loop() {
+		p, err := r.Start(b.Context(), sandbox.Exec{Session: "s", ID: fmt.Sprint("x", n.Add(1)), Argv: []string{"/bin/true"}, Env: env, Cwd: "/"}, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		<-p.Done
+		p.Stdout.Close()
+		p.Stderr.Close()
+	}
+}
