@@ -43,11 +43,19 @@ func (c *checkpoint) sign(signer note.Signer) ([]byte, error) {
 	return note.Sign(&note.Note{Text: c.text()}, signer)
 }
 
-// openCheckpoint believes a signed note. Only the one canonical text is accepted.
+// openCheckpoint believes a signed note. Only one spelling is accepted, so that a note
+// in which anything was changed is not the same note: one signature, its base64 without
+// stray bits, and the canonical text.
 func openCheckpoint(msg []byte, known note.Verifiers) (checkpoint, error) {
 	n, err := note.Open(msg, known)
 	if err != nil {
 		return checkpoint{}, err
+	}
+	if len(n.Sigs) != 1 || len(n.UnverifiedSigs) != 0 {
+		return checkpoint{}, flaw("not one signature")
+	}
+	if _, err := base64.StdEncoding.Strict().DecodeString(n.Sigs[0].Base64); err != nil {
+		return checkpoint{}, flaw("signature is not spelled as it was written")
 	}
 	return parseCheckpoint(n.Text)
 }

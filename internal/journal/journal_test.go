@@ -4,10 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/go-json-experiment/json"
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/durable"
 )
@@ -96,5 +105,341 @@ func TestReopen(t *testing.T) {
 		if _, err := j.Get(seq); !errors.Is(err, ErrNotFound) {
 			t.Errorf("get %d: %v", seq, err)
 		}
+	}
+}
+
+// The disk is full: new work is refused, what is under way can still be recorded out of
+// the reserve, readers are served, and when there is room again all goes on.
+func TestFullDisk(t *testing.T) {
+	dir := clone(t, seedJournal(t))
+	noRoom := false
+	d := watch(dir, func(_ int, kind string) error {
+		if noRoom && (kind == "allocate" || kind == "create") {
+			return unix.ENOSPC
+		}
+		return nil
+	})
+	j := open(t, dir, storyOptions(d.disk()))
+	ctx := context.Background()
+	fill(t, j, 0, 1)
+	noRoom = true
+	n := 1
+	for ; ; n++ {
+		if _, err := j.Append(ctx, record(n)); errors.Is(err, ErrFull) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	settled := n
+	for ; ; settled++ {
+		if _, err := j.Settle(ctx, record(settled)); errors.Is(err, ErrFull) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if room := int64(settled-n) * framed(len(record(0))); room < j.opt.ReserveBytes/2 {
+		t.Errorf("%d records in the reserve of %d bytes", settled-n, j.opt.ReserveBytes)
+	}
+	expect(t, j, settled)
+	noRoom = false
+	fill(t, j, settled, settled+30)
+	expect(t, j, settled+30)
+}
+
+// The same with a real file system that is full, over restarts: the daemon that was
+// killed and the one that was closed both open and can be read.
+func TestFullFileSystem(t *testing.T) {
+	mount := tinyFileSystem(t, 256<<10)
+	dir := filepath.Join(mount, "journal")
+	opt := Options{SegmentBytes: 64 << 10}
+	j := open(t, dir, opt)
+	n := 0
+	for ; ; n++ {
+		if _, err := j.Append(context.Background(), record(n)); errors.Is(err, ErrFull) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := j.Settle(context.Background(), record(n)); err != nil {
+		t.Fatal(err)
+	}
+	n++
+	if err := j.Close(); err != nil && !errors.Is(err, ErrFull) {
+		t.Fatal(err)
+	}
+	// What closing gave back is taken by somebody else.
+	if f, err := os.Create(filepath.Join(mount, "ballast")); err == nil {
+		for chunk := make([]byte, 4<<10); err == nil; _, err = f.Write(chunk) {
+		}
+		f.Close()
+	}
+	j = open(t, dir, opt)
+	expect(t, j, n)
+	if _, err := j.Append(context.Background(), record(n)); !errors.Is(err, ErrFull) {
+		t.Errorf("append on a full disk: %v", err)
+	}
+	if err := os.Remove(filepath.Join(mount, "ballast")); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, j, n, n+10)
+}
+
+// tinyFileSystem mounts a tmpfs in a mount namespace of this goroutine's thread, which
+// ends with it.
+func tinyFileSystem(t *testing.T, bytes int) string {
+	t.Helper()
+	runtime.LockOSThread() // never unlocked: the thread dies with the test
+	dir := t.TempDir()
+	err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+	if err == nil {
+		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	}
+	if err == nil {
+		err = unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", bytes))
+	}
+	if errors.Is(err, unix.EPERM) {
+		if os.Getenv("STOCKADE_NOSKIP") == "1" {
+			t.Fatal(err)
+		}
+		t.Skipf("mounting a tmpfs needs CAP_SYS_ADMIN: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) }) // runs on this thread too
+	return dir
+}
+
+// A caller that stops waiting before its turn leaves nothing behind; one whose turn has
+// come gets the outcome.
+func TestCancel(t *testing.T) {
+	dir := clone(t, seedJournal(t))
+	real := watch(dir, nil).disk()
+	stall := make(chan struct{})
+	stalled := make(chan struct{}, 100)
+	slow := *real
+	slow.sync = func(f *os.File) error {
+		stalled <- struct{}{}
+		<-stall
+		return real.sync(f)
+	}
+	opt := storyOptions(real)
+	j := open(t, dir, opt)
+	j.disk = &slow
+	ctx, cancel := context.WithCancel(context.Background())
+	var first, second error
+	var waiting sync.WaitGroup
+	waiting.Go(func() { _, first = j.Append(ctx, record(0)) })
+	<-stalled
+	waiting.Go(func() { _, second = j.Append(ctx, []byte("never")) })
+	for queued := 0; queued == 0; runtime.Gosched() {
+		j.mu.Lock()
+		queued = len(j.queue)
+		j.mu.Unlock()
+	}
+	cancel()
+	for queued := 1; queued == 1; runtime.Gosched() {
+		j.mu.Lock()
+		queued = len(j.queue)
+		j.mu.Unlock()
+	}
+	close(stall)
+	waiting.Wait()
+	if first != nil || !errors.Is(second, context.Canceled) {
+		t.Errorf("first %v, second %v", first, second)
+	}
+	expect(t, j, 1)
+}
+
+func TestRefusals(t *testing.T) {
+	j := open(t, fresh(t), small)
+	ctx := context.Background()
+	rows := []struct {
+		name string
+		recs [][]byte
+		want error // nil: any
+	}{
+		{"nothing", nil, nil},
+		{"empty record", [][]byte{record(0), nil}, nil},
+		{"more than a segment", [][]byte{make([]byte, 1<<10)}, ErrTooLarge},
+		{"more than a segment together", [][]byte{make([]byte, 500), make([]byte, 500)}, ErrTooLarge},
+		{"more than a record", [][]byte{make([]byte, MaxRecord+1)}, ErrTooLarge},
+	}
+	for _, row := range rows {
+		if _, err := j.Append(ctx, row.recs...); err == nil || row.want != nil && !errors.Is(err, row.want) {
+			t.Errorf("%s: %v", row.name, err)
+		}
+	}
+	fill(t, j, 0, 1)
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+	if _, err := j.Append(ctx, record(1)); !errors.Is(err, ErrClosed) {
+		t.Errorf("append after close: %v", err)
+	}
+	if _, err := j.Checkpoint(); !errors.Is(err, ErrClosed) {
+		t.Errorf("checkpoint after close: %v", err)
+	}
+	stop := errors.New("stop")
+	if err := j.Read(0, func(int64, []byte) error { return stop }); err != stop {
+		t.Errorf("the reader's error: %v", err)
+	}
+}
+
+// A record of the largest size goes through, and a group across what one write takes.
+func TestLargeRecords(t *testing.T) {
+	j := open(t, fresh(t), Options{})
+	large := make([]byte, MaxRecord)
+	copy(large, "large")
+	if _, err := j.Append(context.Background(), large, record(1)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := j.Get(0); err != nil || string(got) != string(large) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// Records get signed when enough of them wait, when they are old enough, and at Close;
+// without new records nothing is signed again.
+func TestCheckpointCadence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := fresh(t)
+		opt := Options{Origin: "test", SegmentBytes: 1 << 10, CheckpointEvery: 4, CheckpointAfter: time.Minute}
+		j, err := Open(dir, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed := func(notes int, records int64) {
+			t.Helper()
+			synctest.Wait()
+			r, err := Verify(dir, verifiers(t, dir))
+			if err != nil || r.Checkpoints != notes || r.Signed != records || r.Signed+r.Unsigned != r.Records {
+				t.Errorf("want %d notes for %d records: %+v, %v", notes, records, r, err)
+			}
+		}
+		fill(t, j, 0, 3)
+		signed(0, 0)
+		fill(t, j, 3, 4)
+		signed(1, 4)
+		fill(t, j, 4, 5)
+		signed(1, 4)
+		time.Sleep(time.Minute)
+		signed(2, 5)
+		time.Sleep(time.Hour)
+		signed(2, 5)
+		fill(t, j, 5, 6)
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		signed(3, 6)
+	})
+}
+
+// The private key is private, the public key is the journal's, and a note that
+// Checkpoint returns names journal and size.
+func TestKey(t *testing.T) {
+	dir := fresh(t)
+	j := open(t, dir, small)
+	fill(t, j, 0, 3)
+	info, err := os.Stat(filepath.Join(dir, keyFile))
+	if err != nil || info.Mode() != fs.FileMode(0o600) {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	public, err := os.ReadFile(filepath.Join(dir, publicKeyFile))
+	if err != nil || strings.TrimSpace(string(public)) != j.PublicKey() {
+		t.Errorf("%s is not %s: %v", public, j.PublicKey(), err)
+	}
+	msg, err := j.Checkpoint()
+	if err != nil || !strings.HasPrefix(string(msg), "stockade journal/test\n3\n") {
+		t.Errorf("%s, %v", msg, err)
+	}
+	if _, err := openCheckpoint(msg, verifiers(t, dir)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Verify and Read work while the journal is written, and never see damage that is not there.
+func TestReadersOfALiveJournal(t *testing.T) {
+	dir := fresh(t)
+	opt := small
+	opt.CheckpointEvery = 10
+	j := open(t, dir, opt)
+	known := verifiers(t, dir)
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	for range 4 {
+		running.Go(func() {
+			for range 100 {
+				if _, err := j.Append(context.Background(), record(0), record(1)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	go func() { running.Wait(); close(done) }()
+	for verified := 0; ; verified++ {
+		if r, err := Verify(dir, known); err != nil {
+			t.Fatalf("verification %d: %+v, %v", verified, r, err)
+		}
+		durable, seen := j.Len(), int64(0)
+		if err := j.Read(0, func(int64, []byte) error { seen++; return nil }); err != nil || seen < durable {
+			t.Fatalf("read %d of %d: %v", seen, durable, err)
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
+// Every record of a journal can be proved with the public key alone, and nothing else can.
+func TestProof(t *testing.T) {
+	dir := fresh(t)
+	j := open(t, dir, small)
+	const n = 13
+	fill(t, j, 0, n)
+	known := verifiers(t, dir)
+	for seq := range int64(n) {
+		p, err := j.Prove(seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := CheckProof(data, known)
+		if err != nil || back.Seq != seq || string(back.Record) != string(record(int(seq))) {
+			t.Fatalf("record %d: %+v, %v", seq, back, err)
+		}
+		forgeries := map[string]func(p *Proof){
+			"another record":     func(p *Proof) { p.Record = record(n) },
+			"another number":     func(p *Proof) { p.Seq = (p.Seq + 1) % n },
+			"another path":       func(p *Proof) { p.Hashes[0][0] ^= 1 },
+			"another checkpoint": func(p *Proof) { p.Checkpoint = strings.Replace(p.Checkpoint, "13", "14", 1) },
+			"a negative number":  func(p *Proof) { p.Seq = -1 },
+		}
+		for name, forge := range forgeries {
+			forged := *back
+			forged.Hashes = append(forged.Hashes[:0:0], back.Hashes...)
+			forge(&forged)
+			data, err := json.Marshal(forged)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := CheckProof(data, known); err == nil {
+				t.Errorf("record %d: %s is proved", seq, name)
+			}
+		}
+	}
+	if _, err := j.Prove(n); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
 	}
 }

@@ -225,7 +225,8 @@ func (s *survey) read(f io.ReaderAt, size int64, name string, last bool) error {
 }
 
 func newFrames(f io.ReaderAt, from, size int64) *bufio.Reader {
-	return bufio.NewReaderSize(io.NewSectionReader(f, from, max(0, size-from)), 256<<10)
+	left := max(0, size-from)
+	return bufio.NewReaderSize(io.NewSectionReader(f, from, left), int(min(left, 256<<10)))
 }
 
 // check looks at what a good checksum does not prove: that the record belongs here.
@@ -299,7 +300,8 @@ func (s *survey) back(seg *segment) {
 // durable. Frames are searched at every place where one can begin, because a damaged
 // length hides where the next one is.
 func beyond(f io.ReaderAt, off, size int64, seed uint32, seq int64) (written int64, later bool, err error) {
-	const step = 1 << 20
+	const most = 1 << 20
+	step := min(most, (size-off+frameAlign-1)&^(frameAlign-1))
 	buf, zeros := make([]byte, step+frameHeader), make([]byte, step+frameHeader)
 	for at := off; at < size; at += step {
 		n, err := f.ReadAt(buf[:min(int64(len(buf)), size-at)], at)
@@ -310,7 +312,7 @@ func beyond(f io.ReaderAt, off, size int64, seed uint32, seq int64) (written int
 			continue // the usual case: 64 MiB of preallocated zeros
 		}
 		written = at + int64(len(bytes.TrimRight(buf[:n], "\x00"))) - off
-		for i := 0; i < step && i+frameHeader <= n; i += frameAlign {
+		for i := 0; i < int(step) && i+frameHeader <= n; i += frameAlign {
 			if buf[i] != frameMagic[0] {
 				continue
 			}
