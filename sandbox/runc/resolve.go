@@ -10,24 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/launch"
 )
 
 // Resolve looks at host paths as the caller would. A path that the caller cannot
 // reach, or whose object it cannot read (and enter), has an error code in its place.
-func (r *Runner) Resolve(_ context.Context, caller sandbox.Caller, paths []string) ([]sandbox.Resolution, error) {
-	out := make([]sandbox.Resolution, len(paths))
+func (r *Runner) Resolve(_ context.Context, caller sandbox.Caller, paths []string) ([]launch.Resolved, error) {
+	out := make([]launch.Resolved, len(paths))
 	err := as(caller, func() error {
 		for i, path := range paths {
 			f, src, err := lookUp(path)
-			out[i].Source = src
-			out[i].Path = path
 			if err == nil {
 				err = permits(f, src.Kind, false)
 				f.Close()
 			}
 			if err != nil {
-				out[i].Err = resolveCode(err)
+				code := resolveCode(err)
+				out[i].Err = sandbox.Errorf(code, "%s: %s", path, code)
+				continue
 			}
+			out[i].Source = src
 		}
 		return nil
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/stockade-dev/stockade/internal/cleanup"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
+	"github.com/stockade-dev/stockade/sandbox/launch"
 )
 
 // Options say where a runner keeps its things and what bounds it.
@@ -26,6 +27,8 @@ type Options struct {
 	Cgroup   cgroup.Options  // where its groups stand
 	IDs      string          // file that the host's runners share id ranges by; "" means /run/stockade/ids
 }
+
+var _ launch.Handler = (*Runner)(nil)
 
 // Runner builds, holds and destroys the sessions of one instance. Its methods may be
 // called from many goroutines.
