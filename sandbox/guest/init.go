@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -72,7 +73,9 @@ func Run() int {
 	// default at execve. Nobody receives: Notify drops what does not fit.
 	signal.Notify(make(chan os.Signal, 1))
 
-	// A few requests a second do not need a heap twice their size.
+	// One processor waits in vfork while the other reaps. More would bring more threads, which the session's
+	// pids pay for; and a few requests a second do not need a heap twice their size.
+	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(50)
 
 	call, err := g.receiveSetup()
@@ -224,6 +227,8 @@ func (g *guestInit) spawn(call uint64, f *spawnFrame, fds []int) error {
 		return nil
 	}
 
+	// Another execution can stop this child between its setuid and its execve, and so init, which waits in
+	// vfork: until the leaf is killed, as the runner does when its patience ends. The harm stays in the session.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.adjustOOM(g.execOOM)

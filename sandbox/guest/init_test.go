@@ -173,7 +173,7 @@ func TestInitIsBare(t *testing.T) {
 	}
 }
 
-// R044, R045: exit codes and signals are told apart.
+// R045, R046, R047, R056: exit codes and signals are told apart, and usage is counted.
 func TestExits(t *testing.T) {
 	b := start(t, baseline())
 	for _, tt := range []struct {
@@ -196,7 +196,7 @@ func TestExits(t *testing.T) {
 	}
 }
 
-// R040: what cannot be started, and why.
+// R036, R037: what cannot be started, and why.
 func TestSpawnErrors(t *testing.T) {
 	dir := filepath.Join(bin, "errors")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -264,7 +264,7 @@ func TestSpawnErrors(t *testing.T) {
 	}
 }
 
-// R034: more than a socket message holds.
+// R034: more arguments than a socket message holds.
 func TestLargeRequest(t *testing.T) {
 	b := start(t, baseline())
 	cmd := shell("echo ${#BIG}; echo $#")
@@ -278,7 +278,7 @@ func TestLargeRequest(t *testing.T) {
 	}
 }
 
-// R037: parallel executions, each with its own answer.
+// R051: parallel executions, each with its own answer.
 func TestParallel(t *testing.T) {
 	b := start(t, baseline())
 	var wg sync.WaitGroup
@@ -294,7 +294,7 @@ func TestParallel(t *testing.T) {
 	wg.Wait()
 }
 
-// R070: a signal reaches the whole process group, and a finished command is told apart.
+// R071, R073: a signal reaches the whole process group, and a finished command is told apart.
 func TestSignals(t *testing.T) {
 	b := start(t, baseline())
 	p := b.spawn(shell("sleep 100 & sleep 100"))
@@ -347,7 +347,7 @@ func TestOrphans(t *testing.T) {
 	waitAlone(t, b)
 }
 
-// R030: nothing outlives init, and init does not outlive its socket.
+// R050, R242: nothing outlives init, and init does not outlive its socket.
 func TestEndOfFile(t *testing.T) {
 	b := start(t, baseline())
 	p := b.spawn(shell("trap '' TERM HUP; setsid sleep 1000 & sleep 1000"))

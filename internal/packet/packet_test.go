@@ -1,0 +1,124 @@
+package packet
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func pair(t testing.TB) (a, b int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { CloseAll(fds[:]) })
+	return fds[0], fds[1]
+}
+
+func openFiles(t testing.TB) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds)
+}
+
+func TestSizes(t *testing.T) {
+	a, b := pair(t)
+	buf := new(Buffer)
+	before := openFiles(t)
+	for _, size := range []int{0, 1, Inline - 1, Inline, Inline + 1, 1 << 20, Large} {
+		for _, n := range []int{0, 1, Descriptors} {
+			sent := bytes.Repeat([]byte{'x'}, size)
+			fds := make([]int, n)
+			if err := Send(a, sent, fds...); err != nil {
+				t.Fatalf("%d bytes, %d descriptors: %v", size, n, err)
+			}
+			got, gotFDs, err := buf.Receive(b)
+			if err != nil || !bytes.Equal(got, sent) || len(gotFDs) != n {
+				t.Errorf("%d bytes, %d descriptors: got %d, %d, %v", size, n, len(got), len(gotFDs), err)
+			}
+			for _, fd := range gotFDs {
+				if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+					t.Errorf("descriptor %d is not close-on-exec: %v", fd, err)
+				}
+			}
+			CloseAll(gotFDs)
+		}
+	}
+	if err := Send(a, make([]byte, Large+1)); err != errTooLarge {
+		t.Errorf("beyond Large: %v", err)
+	}
+	if err := Send(a, nil, make([]int, Descriptors+1)...); err != errTooManyFDs {
+		t.Errorf("beyond Descriptors: %v", err)
+	}
+	if after := openFiles(t); after != before {
+		t.Errorf("%d descriptors, then %d", before, after)
+	}
+}
+
+// T052: whatever a peer sends, no descriptor stays open.
+func TestHostile(t *testing.T) {
+	unsealed, err := unix.MemfdCreate("x", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(unsealed)
+	sealed, err := seal([]byte("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(sealed)
+	for _, tt := range []struct {
+		name string
+		body []byte
+		fds  []int
+		want error
+	}{
+		{"empty", nil, nil, io.EOF},
+		{"unknown mark", []byte{2}, []int{0}, errMalformed},
+		{"a memfd is announced and missing", []byte{inMemfd}, nil, errMalformed},
+		{"a memfd and a body", []byte{inMemfd, 1}, []int{sealed}, errMalformed},
+		{"not sealed", []byte{inMemfd}, []int{unsealed, 0}, errNotSealed},
+		{"no memfd", []byte{inMemfd}, []int{0, 0}, errNotSealed},
+		{"too many descriptors", []byte{inBody}, make([]int, Descriptors+1), errMalformed},
+		{"far too many descriptors", []byte{inBody}, make([]int, 253), errTruncated},
+		{"too long", make([]byte, Inline+2), []int{0}, errTruncated},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b := pair(t)
+			before := openFiles(t)
+			var rights []byte
+			if len(tt.fds) > 0 {
+				rights = unix.UnixRights(tt.fds...)
+			}
+			if err := unix.Sendmsg(a, tt.body, rights, nil, 0); err != nil {
+				t.Fatal(err)
+			}
+			_, fds, err := new(Buffer).Receive(b)
+			if err != tt.want || fds != nil {
+				t.Errorf("got %v, %v, want %v", fds, err, tt.want)
+			}
+			if after := openFiles(t); after != before {
+				t.Errorf("%d descriptors, then %d", before, after)
+			}
+		})
+	}
+}
+
+func TestEnd(t *testing.T) {
+	a, b := pair(t)
+	unix.Shutdown(a, unix.SHUT_WR)
+	if _, _, err := new(Buffer).Receive(b); err != io.EOF {
+		t.Errorf("got %v", err)
+	}
+	unix.Shutdown(b, unix.SHUT_RD)
+	if err := Send(a, []byte("x")); err != unix.EPIPE {
+		t.Errorf("got %v", err)
+	}
+}
