@@ -17,9 +17,44 @@ import (
 // controllers are those that every session is bounded by.
 var controllers = []string{"memory", "cpu", "pids"}
 
+// errNoUnified is what a pure v1 host answers.
+var errNoUnified = errors.New("the unified cgroup hierarchy is not mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified")
+
+// mountUnified gives a pure v1 host a unified hierarchy, without controllers, and returns
+// where. The caller is in a mount namespace of its own, so that nobody else sees it.
+func mountUnified(dir string) (string, error) {
+	if dir == "" {
+		return "", nil
+	}
+	there, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2"))
+	if err != nil {
+		return "", fmt.Errorf("cgroup mounts: %w", err)
+	}
+	if len(there) > 0 {
+		return "", nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("unified cgroup hierarchy: %w", err)
+	}
+	if err := unix.Mount("cgroup2", dir, "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return "", fmt.Errorf("mount the unified cgroup hierarchy on %s: %w", dir, err)
+	}
+	return dir, nil
+}
+
+func unmount(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := unix.Unmount(dir, 0); err != nil {
+		return fmt.Errorf("unmount the unified cgroup hierarchy from %s: %w", dir, err)
+	}
+	return nil
+}
+
 // Hierarchies is how this host lays out what sessions need.
 type Hierarchies struct {
-	Layout  string            // "v1", "v2" or "hybrid"
+	Layout  string            // "v2" or "hybrid"; "v1" once Open has mounted the unified hierarchy itself
 	Version map[string]string // controller to "v1" or "v2"
 	Missing []string          // controllers that neither offers
 
@@ -50,6 +85,9 @@ func Discover(opts Options) (Hierarchies, error) {
 
 	h := Hierarchies{Version: make(map[string]string)}
 	if h.unified, err = locate(mounts, own, "", opts); err != nil {
+		if !slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool { return serves(m, "") }) {
+			err = errNoUnified
+		}
 		return Hierarchies{}, err
 	}
 	offered, err := h.unified.offered()
@@ -71,13 +109,9 @@ func Discover(opts Options) (Hierarchies, error) {
 			h.Missing = append(h.Missing, c)
 		}
 	}
-	switch {
-	case len(h.v1) == 0:
+	h.Layout = "hybrid"
+	if len(h.v1) == 0 {
 		h.Layout = "v2"
-	case opts.Unified != "":
-		h.Layout = "v1"
-	default:
-		h.Layout = "hybrid"
 	}
 	return h, nil
 }
@@ -133,7 +167,7 @@ func locate(mounts []*mountinfo.Info, own map[string]string, controller string, 
 		group = path.Dir(group)
 	}
 	for _, m := range mounts {
-		if !serves(m, controller, opts.Unified) {
+		if !serves(m, controller) {
 			continue
 		}
 		// A mount in a container shows a part of the hierarchy, from Root down.
@@ -162,9 +196,9 @@ func locate(mounts []*mountinfo.Info, own map[string]string, controller string, 
 }
 
 // serves reports whether a mount shows the hierarchy of a controller.
-func serves(m *mountinfo.Info, controller, unified string) bool {
+func serves(m *mountinfo.Info, controller string) bool {
 	if controller == "" {
-		return m.FSType == "cgroup2" && (unified == "" || m.Mountpoint == unified)
+		return m.FSType == "cgroup2"
 	}
 	return m.FSType == "cgroup" && slices.Contains(strings.Split(m.VFSOptions, ","), controller)
 }

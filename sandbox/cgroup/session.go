@@ -164,10 +164,17 @@ func (s *Session) JoinRoot(pid int) error {
 	if err := s.unified.write("cgroup.procs", strconv.Itoa(pid)); err != nil {
 		return fmt.Errorf("move process %d to cgroup %s: %w", pid, s.unified.dir(), err)
 	}
-	if s.legacy != nil {
-		if err := s.legacy.AddProc(uint64(pid)); err != nil {
-			return fmt.Errorf("move process %d to the v1 groups of %s: %w", pid, s.unified.rel, err)
-		}
+	return s.JoinV1(pid)
+}
+
+// JoinV1 moves a process into S of the v1 hierarchies only: one that was cloned into the
+// unified group that it belongs to.
+func (s *Session) JoinV1(pid int) error {
+	if s.legacy == nil {
+		return nil
+	}
+	if err := s.legacy.AddProc(uint64(pid)); err != nil {
+		return fmt.Errorf("move process %d to the v1 groups of %s: %w", pid, s.unified.rel, err)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ import (
 // been started in a group of its own.
 type Options struct {
 	Parent     string // group below which they stand, in every hierarchy, such as "/stockade.slice"; "" means the runner's own
-	Unified    string // where the runner mounted the unified hierarchy for itself; "" means where the host did
+	Unified    string // directory on which Open mounts the unified hierarchy, for this process's mount namespace, when the host (pure v1) has not; "" means do not
 	Companions []int  // processes beside the runner in its own group, such as the daemon that started it: on v2 they leave it together
 }
 
@@ -46,6 +46,7 @@ type Options struct {
 type Tree struct {
 	instance string
 	host     Hierarchies
+	mounted  string // where Open mounted the unified hierarchy; empty where the host did
 	unified  group
 	v1       []group // one per controller that the host keeps on v1
 	watch    *watcher
@@ -71,17 +72,25 @@ func Open(instance string, opts Options) (*Tree, error) {
 	if !plainName(instance) {
 		return nil, fmt.Errorf("cgroup instance %q: not a plain name", instance)
 	}
+	var undo cleanup.Stack
+	defer undo.Run()
+	mounted, err := mountUnified(opts.Unified)
+	if err != nil {
+		return nil, err
+	}
+	undo.Add(func() { unmount(mounted) })
 	host, err := Discover(opts)
 	if err != nil {
 		return nil, err
+	}
+	if mounted != "" {
+		host.Layout = "v1"
 	}
 	if len(host.Missing) > 0 {
 		return nil, fmt.Errorf("cgroup controllers %s: in no hierarchy that this process can use", strings.Join(host.Missing, ", "))
 	}
 
-	t := &Tree{instance: instance, host: host}
-	var undo cleanup.Stack
-	defer undo.Run()
+	t := &Tree{instance: instance, host: host, mounted: mounted}
 	if err := host.delegate(opts); err != nil {
 		return nil, err
 	}
@@ -117,7 +126,7 @@ func (t *Tree) Close() error {
 	for _, g := range append([]group{t.unified}, t.v1...) {
 		errs = append(errs, remove(g.dir()))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, unmount(t.mounted))...)
 }
 
 // Sweep kills and removes every session that an earlier runner of this instance left, in
