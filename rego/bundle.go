@@ -123,35 +123,37 @@ func (b *Bundle) addData(name string, text []byte) error {
 // ruleLabel marks, in the annotations of a rule, where the rule stands.
 const ruleLabel = "stockade.rule"
 
-// Compile compiles modules (and, on request, tests) strictly, under our
-// capabilities, and returns the compiler and the store of the data.
-func (b *Bundle) Compile(tests bool) (*ast.Compiler, storage.Store, error) {
+// Compile compiles what decides, strictly and under our capabilities, and returns the
+// compiler and the store of the data.
+func (b *Bundle) Compile() (*ast.Compiler, storage.Store, error) {
+	store := inmem.NewFromASTObject(b.Data)
 	modules := map[string]*ast.Module{}
 	for name, m := range b.Modules {
 		modules[name] = located(m)
 	}
-	if tests {
-		for name, m := range b.Tests {
-			modules[name] = m
-		}
-	}
-	ctx := context.Background()
-	store := inmem.NewFromASTObject(b.Data)
-	txn, err := store.NewTransaction(ctx)
-	if err != nil {
-		return nil, nil, fmt.Errorf("policy data: %w", err)
-	}
-	defer store.Abort(ctx, txn)
-	c := ast.NewCompiler().
-		WithCapabilities(Capabilities()).
-		WithDefaultRegoVersion(ast.RegoV1).
-		WithStrict(true).
-		WithEnablePrintStatements(tests).
-		WithPathConflictsCheck(storage.NonEmpty(ctx, store, txn))
+	c := newCompiler(store)
 	if c.Compile(modules); c.Failed() {
 		return nil, nil, sourceError(c.Errors)
 	}
 	return c, store, nil
+}
+
+func newCompiler(store storage.Store) *ast.Compiler {
+	return ast.NewCompiler().
+		WithCapabilities(Capabilities()).
+		WithDefaultRegoVersion(ast.RegoV1).
+		WithStrict(true).
+		WithPathConflictsCheck(func(path []string) (bool, error) { return holds(store, path) })
+}
+
+// holds reports whether data has a value at path, where a rule wants to put one.
+func holds(store storage.Store, path []string) (found bool, err error) {
+	ctx := context.Background()
+	err = storage.Txn(ctx, store, storage.TransactionParams{}, func(txn storage.Transaction) error {
+		found, err = storage.NonEmpty(ctx, store, txn)(path)
+		return err
+	})
+	return found, err
 }
 
 // located returns a copy of m in which the rules of an entry point's package carry

@@ -113,7 +113,7 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	compiler, store, err := b.Compile(false)
+	compiler, store, err := b.Compile()
 	if err != nil {
 		return nil, err
 	}

@@ -60,4 +60,7 @@ deny contains {
 	not plain_seconds(value)
 }
 
-plain_seconds(value) if regex.match(`^[0-9]{1,11}$`, value)
+plain_seconds(value) if {
+	is_string(value) # a secret is shown as an object
+	regex.match(`^[0-9]{1,11}$`, value)
+}

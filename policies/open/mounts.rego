@@ -11,10 +11,8 @@ mounts := object.get(local, "mounts", [])
 # description: Built from what is right about a mount; what is left over is refused below.
 granted_mounts := [object.union(mount, {"class": profile.mounts.class}) |
 	some mount in mounts
-	source := host.sources[mount.host_path]
-	source.owner_uid in owners
-	source.resolved in usable[mount.mode]
-	mount.guest_path in guests
+	sources[mount.mode][mount.host_path]
+	guests[mount.guest_path]
 ]
 
 # METADATA
@@ -24,9 +22,31 @@ refused_mounts := [] if count(granted_mounts) == count(mounts)
 refused_mounts := mounts if count(granted_mounts) != count(mounts)
 
 # METADATA
+# title: The host paths that may be mounted to be read
+sources.ro := {path |
+	some path, source in input.facts.sources
+	owners[source.owner_uid]
+	host.readable[source.resolved]
+} if {
+	"ro" in profile.mounts.modes
+}
+
+# METADATA
+# title: The host paths that may be mounted to be written
+# description: Only what the caller owns, the superuser included, and where the operator permits it.
+sources.rw := {path |
+	some path, source in input.facts.sources
+	source.owner_uid == input.request.principal.uid
+	host.readable[source.resolved]
+	host.writable[source.resolved]
+} if {
+	"rw" in profile.mounts.modes
+}
+
+# METADATA
 # title: Whose directories may be mounted
 # description: The superuser may mount anybody's; the operator's ceiling bounds it all the same.
-owners := {source.owner_uid | some source in host.sources} if anybodys
+owners := {uid | uid := input.facts.sources[_].owner_uid} if anybodys
 
 owners := {input.request.principal.uid} if not anybodys
 
@@ -35,33 +55,23 @@ anybodys if profile.mounts.owner == "any"
 anybodys if input.request.principal.uid == 0
 
 # METADATA
-# title: What may be mounted to be read
-usable.ro := host.readable if "ro" in profile.mounts.modes
-
-# METADATA
-# title: What may be mounted to be written
-# description: Only what the caller owns, the superuser included, and where the operator permits it.
-usable.rw := {source.resolved |
-	some source in host.sources
-	source.owner_uid == input.request.principal.uid
-	source.resolved in host.readable
-	source.resolved in host.writable
-} if {
-	"rw" in profile.mounts.modes
-}
-
-# METADATA
 # title: The inside paths that may be mount points
 # description: Below one of the profile's prefixes, and neither at, below nor above the scratch.
 guests := {mount.guest_path |
 	some mount in mounts
-	guest := concat("", [mount.guest_path, "/"])
-	strings.any_prefix_match(guest, profile.mounts.guest_prefixes)
-	not strings.any_prefix_match(guest, scratch_paths)
-	not strings.any_prefix_match(scratch_paths, guest)
+	strings.any_prefix_match(concat("", [mount.guest_path, "/"]), profile.mounts.guest_prefixes)
+	not taken[mount.guest_path]
 }
 
-scratch_paths := {concat("", [part.guest_path, "/"]) | some part in profile.scratch}
+taken := {mount.guest_path | some mount in mounts; overlaps(concat("", [mount.guest_path, "/"]))} if {
+	overlaps({concat("", [path, "/"]) | path := mounts[_].guest_path})
+} else := set()
+
+overlaps(guest) if strings.any_prefix_match(guest, scratch_paths)
+
+overlaps(guest) if strings.any_prefix_match(scratch_paths, guest)
+
+scratch_paths := {concat("", [path, "/"]) | path := profile.scratch[_].guest_path}
 
 # METADATA
 # title: The number of mounts
@@ -77,61 +87,64 @@ max_mounts := min({profile.mounts.max, object.get(input.ceiling, "mounts", profi
 
 # METADATA
 # title: The host path of a mount
-deny contains {
+mount_faults contains {
 	"code": "mount_host_path_not_allowed",
 	"subject": sprintf("mount:%s", [mount.host_path]),
 	"message": sprintf("%s %s", [mount.host_path, host.reason(mount.host_path)]),
 } if {
 	some mount in refused_mounts
-	not host.sources[mount.host_path].resolved in host.readable
+	not host.may_read(mount.host_path)
 }
 
 # METADATA
 # title: The owner of a mount's source
-deny contains {
+mount_faults contains {
 	"code": "mount_host_path_not_allowed",
 	"subject": sprintf("mount:%s", [mount.host_path]),
 	"message": sprintf("%s belongs to uid %d; profile %s mounts the caller's own directories", [mount.host_path, source.owner_uid, profile_name]),
 } if {
 	some mount in refused_mounts
-	source := host.sources[mount.host_path]
-	not source.owner_uid in owners
+	source := input.facts.sources[mount.host_path]
+	host.readable[source.resolved]
+	not owners[source.owner_uid]
 }
 
 # METADATA
 # title: The mode of a mount
-deny contains {
+mount_faults contains {
 	"code": "mount_mode_not_allowed",
 	"subject": sprintf("mount:%s", [mount.host_path]),
 	"message": sprintf("%s: profile %s mounts %s, and rw needs a source that the caller owns where the operator permits writing", [mount.mode, profile_name, concat(", ", profile.mounts.modes)]),
 } if {
 	some mount in refused_mounts
-	resolved := host.sources[mount.host_path].resolved
-	resolved in host.readable
-	not resolved in object.get(usable, mount.mode, set())
+	host.may_read(mount.host_path)
+	owners[input.facts.sources[mount.host_path].owner_uid]
+	not sources[mount.mode][mount.host_path]
 }
 
 # METADATA
 # title: The inside path of a mount
-deny contains {
+mount_faults contains {
 	"code": "mount_guest_path_not_allowed",
 	"subject": sprintf("mount:%s", [mount.guest_path]),
 	"message": sprintf("mounts belong below %s, and neither at, below nor above the scratch", [concat(" ", profile.mounts.guest_prefixes)]),
 } if {
 	some mount in refused_mounts
-	not mount.guest_path in guests
+	not guests[mount.guest_path]
 }
 
 # METADATA
 # title: Whatever else keeps a mount from being granted
-# description: The complement over the request, so that a part that is undefined refuses.
+# description: |
+#   The complement over the request: a mount that no rule above speaks against, and that is
+#   not granted, is refused too.
 deny contains {
 	"code": "mount_host_path_not_allowed",
-	"subject": sprintf("mount:%s", [mount.host_path]),
-	"message": "the profile does not grant it",
+	"subject": "mounts",
+	"message": sprintf("%d of %d mounts are granted", [count(granted_mounts), count(mounts)]),
 } if {
-	some mount in refused_mounts
-	not granted_guests[mount.guest_path]
+	count(granted_mounts) != count(mounts)
+	count(mount_faults) == 0
 }
 
-granted_guests := {mount.guest_path: true | some mount in granted_mounts}
+deny contains fault if some fault in mount_faults

@@ -17,13 +17,15 @@ root_paths contains path if some path in local.root.paths.paths
 # METADATA
 # title: The root that is granted
 granted_root := root_kind if {
-	root_kind in profile.roots
+	known_root
 	count(refused_root_paths) == 0
 }
 
+known_root if root_kind in profile.roots
+
 # METADATA
 # title: What is left over of the root's paths
-refused_root_paths := {path | some path in root_paths; not host.sources[path].resolved in host.readable}
+refused_root_paths := {path | some path in root_paths; not host.may_read(path)}
 
 # METADATA
 # title: Every path of the root may be read inside
@@ -43,7 +45,7 @@ deny contains {
 	"message": "a hermetic session needs root dir or paths, so that the receipt can name all that it sees",
 } if {
 	profile.hermetic == true
-	not root_kind in profile.roots
+	not known_root
 }
 
 # METADATA
@@ -54,7 +56,7 @@ deny contains {
 	"message": sprintf("profile %s takes %s", [profile_name, concat(", ", profile.roots)]),
 } if {
 	profile.hermetic == false
-	not root_kind in profile.roots
+	not known_root
 }
 
 default root_name := "none"

@@ -8,10 +8,6 @@ package stockade.paths.host
 import data.stockade.paths
 
 # METADATA
-# title: What the paths of the request led to
-sources := input.facts.sources
-
-# METADATA
 # title: The resolved paths that may be read inside a session
 # description: |
 #   One look at all of them together answers the usual case; only when something is
@@ -20,13 +16,18 @@ readable := resolved if not suspicious
 
 readable := {path | some path in resolved; permitted(path); not sensitive(path)} if suspicious
 
-resolved := {source.resolved | some source in sources; source.resolved}
+resolved := {path | path := input.facts.sources[_].resolved}
 
-all := {concat("", [path, "/"]) | some path in resolved}
+all := {concat("", [path, "/"]) | path := input.facts.sources[_].resolved}
 
 # METADATA
 # title: Something may be wrong with one of the paths
-suspicious if not "/" in input.ceiling.mount_roots
+suspicious if {
+	input.ceiling.mount_roots
+	not "/" in input.ceiling.mount_roots
+}
+
+suspicious if resolved["/"]
 
 suspicious if strings.any_prefix_match(all, input.ceiling.mount_denied)
 
@@ -40,6 +41,13 @@ suspicious if {
 	some name in data.host_paths.denied_names
 	contains(concat("", all), name)
 }
+
+# METADATA
+# title: The path of the request led to one that may be read
+# description: |
+#   Ask "not may_read(path)", not "not readable[…]": what is inside a negation is evaluated
+#   before it, and a source that was not found would make the denial itself vanish.
+may_read(path) if readable[input.facts.sources[path].resolved]
 
 # METADATA
 # title: The operator permits sources below this path
@@ -96,11 +104,11 @@ writable := {path | some path in resolved; paths.inside(path, dirs)} if {
 default reason(_) := "is not granted"
 
 reason(path) := sprintf("cannot be reached as the caller (%s)", [code]) if {
-	code := sources[path].error
+	code := input.facts.sources[path].error
 } else := "was not resolved" if {
-	not sources[path].resolved
-} else := sprintf("resolves to %s, which the operator's ceiling rules out", [sources[path].resolved]) if {
-	not permitted(sources[path].resolved)
-} else := sprintf("resolves to %s, which holds secrets or the host's own state", [sources[path].resolved]) if {
-	sensitive(sources[path].resolved)
+	not input.facts.sources[path].resolved
+} else := sprintf("resolves to %s, which the operator's ceiling rules out", [input.facts.sources[path].resolved]) if {
+	not permitted(input.facts.sources[path].resolved)
+} else := sprintf("resolves to %s, which holds secrets or the host's own state", [input.facts.sources[path].resolved]) if {
+	sensitive(input.facts.sources[path].resolved)
 }

@@ -1,0 +1,44 @@
+package stockade.open_test
+
+import data.stockade.open
+
+# R086
+test_the_profile_has_ceilings if granted(base).ceilings.memory_bytes == 1073741824
+
+test_the_ceiling_bounds_the_profile if {
+	granted(changed(base, {"/ceiling/memory_bytes": 1000})).ceilings.memory_bytes == 1000
+}
+
+# C17: more than the ceiling is clamped, and said so.
+test_asked_for_more_the_ceiling_is_granted if {
+	document := changed(base, {"/request/open/limits": {"memory_bytes": 99999999999}})
+	granted(document).ceilings.memory_bytes == 8589934592
+	decision := open.decision with input as document
+	count(decision.warn) == 1
+}
+
+test_asked_for_less_nothing_warns if {
+	decision := open.decision with input as changed(base, {"/request/open/limits": {"memory_bytes": 1000000}})
+	count(decision.warn) == 0
+}
+
+test_the_ttl_is_bounded if {
+	granted(base).ttl_ns == 3600000000000
+	granted(changed(base, {"/request/open/session_ttl_ns": 999999999999999})).ttl_ns == 86400000000000
+	granted(changed(base, {"/ceiling/ttl_ns": 60000000000})).ttl_ns == 60000000000
+}
+
+test_timeouts_are_bounded if {
+	grant := granted(changed(base, {"/ceiling/timeout_ns": 1000}))
+	grant.exec.max_timeout_ns == 1000
+	grant.exec.default_timeout_ns == 1000
+}
+
+test_scratch_is_cut_to_the_ceiling if {
+	grant := granted(changed(base, {"/ceiling/scratch_bytes": 1000}))
+	{part.bytes | some part in grant.scratch} == {500}
+}
+
+test_scratch_is_whole_below_the_ceiling if {
+	{part.bytes | some part in granted(base).scratch} == {268435456}
+}

@@ -1,0 +1,92 @@
+package stockade.open_test
+
+# R083: host roots, inside prefixes, modes, count.
+mount(changes) := local({concat("", ["/mounts/0", path]): value | some path, value in changes})
+
+source(changes) := changed(base, {concat("", ["/facts/sources/~1home~1alice~1project", path]): value | some path, value in changes})
+
+test_an_own_directory_is_mounted_rw if {
+	granted(base).mounts == [{"host_path": "/home/alice/project", "guest_path": "/workspace", "mode": "rw", "class": "workspace"}]
+}
+
+test_no_mounts_at_all if granted(local({"/mounts": []})).mounts == []
+
+test_a_foreign_directory_is_denied if {
+	codes(source({"/owner_uid": 33})) == {"mount_host_path_not_allowed"}
+}
+
+test_a_foreign_directory_is_no_input_of_a_workspace if {
+	codes(changed(source({"/owner_uid": 33}), {"/request/open/target/local/mounts/0/mode": "ro"})) == {"mount_host_path_not_allowed"}
+}
+
+test_the_superuser_reads_anybodys_directory if {
+	document := changed(source({"/owner_uid": 33}), {"/request/principal/uid": 0, "/request/open/target/local/mounts/0/mode": "ro"})
+	granted(document)
+}
+
+test_the_superuser_writes_its_own_only if {
+	codes(changed(source({"/owner_uid": 33}), {"/request/principal/uid": 0})) == {"mount_mode_not_allowed"}
+}
+
+test_a_link_into_etc_is_denied if "mount_host_path_not_allowed" in codes(source({"/resolved": "/etc"}))
+
+test_a_name_that_begins_like_a_denied_one_is_not_denied if granted(source({"/resolved": "/etcetera"}))
+
+test_a_parent_of_a_denied_directory_is_denied if {
+	every dir in ["/", "/var", "/root"] {
+		"mount_host_path_not_allowed" in codes(changed(source({"/resolved": dir, "/owner_uid": 0}), {"/request/principal/uid": 0}))
+	}
+}
+
+test_directories_of_credentials_are_denied if {
+	"mount_host_path_not_allowed" in codes(source({"/resolved": "/home/alice/.ssh"}))
+}
+
+test_outside_the_mount_roots_is_denied if {
+	codes(changed(base, {"/ceiling/mount_roots": ["/srv"]})) == {"mount_host_path_not_allowed"}
+}
+
+test_no_mount_roots_means_nothing if "mount_host_path_not_allowed" in codes(changed(base, {"/ceiling/mount_roots": []}))
+
+test_absent_mount_roots_mean_any if granted(json.patch(base, [{"op": "remove", "path": "/ceiling/mount_roots"}]))
+
+test_what_the_operator_denies_is_denied if {
+	"mount_host_path_not_allowed" in codes(changed(base, {"/ceiling/mount_denied": ["/home/alice/project/secret"]}))
+}
+
+test_rw_where_the_operator_permits_reading_only_is_denied if {
+	codes(changed(base, {"/ceiling/read_write": ["/srv"]})) == {"mount_mode_not_allowed"}
+}
+
+test_an_unresolved_source_is_denied if {
+	codes(changed(base, {"/facts/sources": {"/home/alice/project": {"error": "mount_source"}}})) == {"mount_host_path_not_allowed"}
+}
+
+test_another_mode_is_denied if "mount_mode_not_allowed" in codes(mount({"/mode": "rwx"}))
+
+test_a_hermetic_input_is_digested if {
+	granted(hermetic).mounts == [{"host_path": "/srv/source", "guest_path": "/src", "mode": "ro", "class": "input"}]
+}
+
+test_a_hermetic_session_writes_no_host_directory if {
+	document := changed(hermetic, {"/request/open/target/local/mounts/0/mode": "rw", "/facts/sources/~1srv~1source/owner_uid": 1000})
+	codes(document) == {"mount_mode_not_allowed"}
+}
+
+test_places_of_the_system_are_no_mount_points if {
+	every place in ["/etc", "/usr/bin", "/proc/1", "/sys", "/dev/shm", "/workspacex"] {
+		codes(mount({"/guest_path": place})) == {"mount_guest_path_not_allowed"}
+	}
+}
+
+test_scratch_is_not_mounted_over if {
+	every place in ["/tmp", "/home/sandbox", "/home/sandbox/x", "/home"] {
+		codes(mount({"/guest_path": place})) == {"mount_guest_path_not_allowed"}
+	}
+}
+
+test_more_mounts_than_the_ceiling_are_denied if {
+	"mount_limit_exceeded" in codes(changed(base, {"/ceiling/mounts": 0, "/request/open/target/local/mounts": [m | some _ in numbers; m := base.request.open.target.local.mounts[0]]}))
+}
+
+numbers := [1, 2]

@@ -1,0 +1,70 @@
+package rego
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/cover"
+	"github.com/open-policy-agent/opa/v1/storage"
+	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	"github.com/open-policy-agent/opa/v1/tester"
+)
+
+// TestOptions choose what Test runs.
+type TestOptions struct {
+	Run      string // regular expression on the full names of tests; "" means all
+	Coverage bool
+	Timeout  time.Duration // of one test; 0 means 5 s
+}
+
+// Test runs the tests of a bundle under the rules by which it decides: the same
+// language, the same builtins, and a builtin that fails is a failure. The results are
+// sorted by place; the report is nil without Coverage.
+func (b *Bundle) Test(ctx context.Context, opts TestOptions) ([]*tester.Result, *cover.Report, error) {
+	store := inmem.NewFromASTObject(b.Data)
+	modules := map[string]*ast.Module{}
+	for _, set := range []map[string]*ast.Module{b.Modules, b.Tests} {
+		for name, m := range set {
+			modules[name] = m.Copy()
+		}
+	}
+	if opts.Timeout == 0 {
+		opts.Timeout = 5 * time.Second
+	}
+	runner := tester.NewRunner().
+		SetCompiler(newCompiler(store).WithEnablePrintStatements(true)).
+		SetStore(store).
+		SetModules(modules).
+		SetTimeout(opts.Timeout).
+		RaiseBuiltinErrors(true).
+		CapturePrintOutput(true).
+		Filter(opts.Run)
+	var coverage *cover.Cover
+	if opts.Coverage {
+		coverage = cover.New()
+		runner.SetCoverageQueryTracer(coverage)
+	}
+	var results []*tester.Result
+	err := storage.Txn(ctx, store, storage.TransactionParams{}, func(txn storage.Transaction) error {
+		ch, err := runner.RunTests(ctx, txn)
+		if err != nil {
+			return sourceError(err)
+		}
+		for r := range ch {
+			results = append(results, r)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("test policy: %w", err)
+	}
+	slices.SortFunc(results, func(a, b *tester.Result) int { return a.Location.Compare(b.Location) })
+	if coverage == nil {
+		return results, nil, nil
+	}
+	report := coverage.Report(b.Modules)
+	return results, &report, nil
+}
