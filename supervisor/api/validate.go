@@ -26,7 +26,7 @@ const (
 
 var (
 	idPattern       = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
-	profilePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$`)
+	profilePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 	labelPattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$`)
 	envPattern      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,255}$`)
 	blobPattern     = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)

@@ -164,17 +164,18 @@ func (c *call) number(name string) (int64, *api.Error) {
 	return n, nil
 }
 
-// body reads the whole JSON body, within its bounds of size and time.
+// body reads the whole JSON body, within its bounds of size and time (T157).
 func (c *call) body() ([]byte, *api.Error) {
 	if err := c.contentType("application/json"); err != nil {
 		return nil, err
 	}
 	c.control.SetReadDeadline(time.Now().Add(c.server.options.BodyTimeout))
-	defer c.control.SetReadDeadline(time.Time{})
 	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, api.MaxBody))
 	if err != nil {
+		// The deadline stays, or net/http would wait for the rest of the body.
 		return nil, bodyError(err)
 	}
+	c.control.SetReadDeadline(time.Time{}) // the connection may be quiet while the answer is made
 	return b, nil
 }
 
@@ -200,7 +201,7 @@ func bodyError(err error) *api.Error {
 	return api.Errorf(api.CodeDecodeError, "the body did not arrive")
 }
 
-// patient reads a long body: each part may take the body's time.
+// patient reads long content, each part of which may take the time of a body.
 type patient struct {
 	c *call
 	r io.Reader
@@ -209,7 +210,7 @@ type patient struct {
 func (p patient) Read(b []byte) (int, error) {
 	p.c.control.SetReadDeadline(time.Now().Add(p.c.server.options.BodyTimeout))
 	n, err := p.r.Read(b)
-	if err != nil { // the connection has no deadline while the answer is being made
+	if err == io.EOF {
 		p.c.control.SetReadDeadline(time.Time{})
 	}
 	return n, err

@@ -85,6 +85,9 @@ func New(sup *supervisor.Supervisor, options Options) (*Server, error) {
 		}
 		paths[r.path][r.method] = r
 	}
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		writeError(w, api.Errorf(api.CodeUnknownMethod, "there is no such route"))
+	})
 	for p, verbs := range paths {
 		s.mux.Handle(p, s.verbs(verbs))
 	}
