@@ -74,9 +74,9 @@ func Run() int {
 	signal.Notify(make(chan os.Signal, 1))
 
 	// One processor waits in vfork while the other reaps. More would bring more threads, which the session's
-	// pids pay for; and a few requests a second do not need a heap twice their size.
+	// pids pay for; and garbage of a megabyte is enough between two collections.
 	runtime.GOMAXPROCS(2)
-	debug.SetGCPercent(50)
+	debug.SetGCPercent(25)
 
 	call, err := g.receiveSetup()
 	if err != nil {

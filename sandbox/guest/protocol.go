@@ -62,7 +62,7 @@ type Setup struct {
 	Capabilities uint64 // granted to executions, bit per capability
 	Umask        uint32
 	OOMScoreAdj  int32    // of executions; init keeps its own
-	Rlimits      []Rlimit // lowered, never raised
+	Rlimits      []Rlimit // lowered, never raised; RLIMIT_NPROC no further than init's own threads need, 16
 	Filter       []byte   // seccomp program, an array of struct sock_filter; empty only where a test needs none
 	Workdir      string   // must be a directory that the identity can enter
 }
