@@ -56,6 +56,7 @@ type process struct {
 	signals        chan int      // delivered signals
 	killed         chan struct{} // closed by Kill
 	kill           sync.Once
+	lost           chan struct{} // closed with the runner
 }
 
 // exit ends a command: an exit code, or a signal.
@@ -76,6 +77,7 @@ var commands = map[string]func(*process) exit{
 		fmt.Fprint(p.stderr, "err")
 		return exit{}
 	},
+	"bytes": func(p *process) exit { p.stdout.Write([]byte{0xff}); return exit{} },
 	"env":   func(p *process) exit { fmt.Fprint(p.stdout, strings.Join(p.exec.Env, "\n")); return exit{} },
 	"pwd":   func(p *process) exit { fmt.Fprint(p.stdout, p.exec.Cwd); return exit{} },
 	"cat":   func(p *process) exit { fmt.Fprint(p.stdout, p.stdin); return exit{} },
@@ -112,8 +114,6 @@ var commands = map[string]func(*process) exit{
 	},
 	// stubborn ends only by KILL.
 	"stubborn": func(p *process) exit { <-p.killed; return exit{signal: 9} },
-	// undead does not even end by KILL.
-	"undead": func(p *process) exit { select {} },
 	// for sleeps for a duration and exits.
 	"for": func(p *process) exit {
 		d, _ := time.ParseDuration(p.exec.Argv[1])
@@ -199,7 +199,7 @@ func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbo
 	if run == nil {
 		return nil, sandbox.Errorf(sandbox.CodeSpawn, "%s: no such file or directory", x.Argv[0])
 	}
-	p := &process{exec: x, signals: make(chan int, 16), killed: make(chan struct{})}
+	p := &process{exec: x, signals: make(chan int, 16), killed: make(chan struct{}), lost: make(chan struct{})}
 	if stdin != nil {
 		b, _ := io.ReadAll(stdin)
 		p.stdin = string(b)
@@ -228,9 +228,25 @@ func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbo
 		if e.oom {
 			r.Usage.OOMKills = 1
 		}
-		done <- r
+		select {
+		case <-p.lost:
+			close(done)
+		default:
+			done <- r
+		}
 	}()
 	return &sandbox.Process{Stdout: out, Stderr: errs, Done: done}, nil
+}
+
+// lose is the end of the runner: every process and every session with it.
+func (f *fake) lose() {
+	close(f.done)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.execs {
+		close(p.lost)
+		p.kill.Do(func() { close(p.killed) })
+	}
 }
 
 func (f *fake) process(exec string) *process {

@@ -27,9 +27,11 @@ func (s *Supervisor) Do(ctx context.Context, req *api.Request, emit func(api.Eve
 	return s.do(ctx, req, nil, emit)
 }
 
-// PutBlob is Do for blob.put, whose content is not part of the request.
+// PutBlob is Do for blob.put, whose content is not part of the request. content is not
+// read any more when PutBlob returns; so it does not return when ctx ends, but when the
+// content does.
 func (s *Supervisor) PutBlob(ctx context.Context, req *api.Request, content io.Reader) (*api.Receipt, error) {
-	return s.do(ctx, req, content, nil)
+	return s.do(context.WithoutCancel(ctx), req, content, nil)
 }
 
 // do is the pipeline. Nothing starts before its intent is durable, and nothing is

@@ -229,7 +229,7 @@ func (p *execPlan) note(field string, asked, effective int64) {
 	if asked <= effective {
 		return
 	}
-	p.clamped = slices.DeleteFunc(p.clamped, func(c api.Clamp) bool { return c.Field == field && c.Effective >= effective })
+	p.clamped = slices.DeleteFunc(p.clamped, func(c api.Clamp) bool { return c.Field == field && c.Effective > effective })
 	if !slices.ContainsFunc(p.clamped, func(c api.Clamp) bool { return c.Field == field }) {
 		p.clamped = append(p.clamped, api.Clamp{Field: field, Requested: asked, Effective: effective, Source: "runtime"})
 	}

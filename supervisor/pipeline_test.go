@@ -1,0 +1,317 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stockade-dev/stockade/internal/journal"
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// records reads the journal from the disk, as an auditor would while it is open.
+func (b *bench) records() []replayed {
+	b.t.Helper()
+	var all []replayed
+	err := journal.Scan(filepath.Join(b.state, "journal"), func(_ int64, rec []byte) error {
+		var r replayed
+		err := json.Unmarshal(rec, &r)
+		all = append(all, r)
+		return err
+	})
+	if err != nil {
+		b.t.Error(err)
+	}
+	return all
+}
+
+func types(records []replayed) []string {
+	var out []string
+	for _, r := range records {
+		out = append(out, r.Type)
+	}
+	return out
+}
+
+// R247: intents are durable before side effects, receipts before the caller sees them.
+func TestIntentBeforeActBeforeReceipt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		seen := map[string][]string{}
+		b.fake.hook = func(call string) { seen[call] = types(b.records()) }
+		id := b.session()
+		want := []string{"start", "intent", "decision"}
+		if diff := cmp.Diff(want, seen["open"]); diff != "" {
+			t.Errorf("durable when the session was built: %s", diff)
+		}
+		want = append(want, "receipt")
+		if diff := cmp.Diff(want, types(b.records())); diff != "" {
+			t.Errorf("durable when the open was answered: %s", diff)
+		}
+		b.exec(id, "true")
+		want = append(want, "intent", "decision")
+		if diff := cmp.Diff(want, seen["start true"]); diff != "" {
+			t.Errorf("durable when the command was started: %s", diff)
+		}
+		want = append(want, "receipt")
+		if diff := cmp.Diff(want, types(b.records())); diff != "" {
+			t.Errorf("durable when the exec was answered: %s", diff)
+		}
+		b.close(id)
+		want = append(want, "intent", "decision", "session_end", "receipt")
+		if diff := cmp.Diff(want, types(b.records())); diff != "" {
+			t.Errorf("durable when the close was answered: %s", diff)
+		}
+	})
+}
+
+// R081, R107: a denial starts nothing, has a code and names the policy; it is recorded.
+func TestDenialStartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		r := b.open(func(o *api.SessionOpen) { o.Profile = "forbidden" })
+		if r.Outcome != api.OutcomeDenied || r.Deny[0].Code != "no" || r.ErrorCode != "no" || r.SessionID != "" {
+			t.Errorf("%s %v", r.Outcome, r.Deny)
+		}
+		if r.Policy.Digest == "" || r.Policy.Entrypoint == "" || r.Payload.Open.Status != "error" {
+			t.Errorf("%+v", r)
+		}
+		if n := b.fake.called("open"); n != 0 {
+			t.Errorf("%d sessions were built", n)
+		}
+		if diff := cmp.Diff([]string{"start", "intent", "decision", "receipt"}, types(b.records())); diff != "" {
+			t.Error(diff)
+		}
+		id := b.session()
+		if r := b.exec(id, "true", "forbidden"); r.Outcome != api.OutcomeDenied || r.Status != "error" || r.ExecID != "" {
+			t.Errorf("%+v", r)
+		}
+		if n := b.fake.called("start"); n != 0 {
+			t.Errorf("%d commands were started", n)
+		}
+		if d := b.registry.all()[0].document(); d.Executions != 0 || d.Live != 0 {
+			t.Errorf("a denied execution counts: %+v", d)
+		}
+	})
+}
+
+// A journal that cannot be written stops everything before it begins.
+func TestNoJournalNoAct(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		id := b.session()
+		b.journal.Close()
+		_, err := b.Do(t.Context(), &api.Request{Op: api.OpExec, Principal: alice, Exec: &api.Exec{SessionID: id, Argv: []string{"true"}}}, nil)
+		if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != api.CodeJournalFailed {
+			t.Errorf("%v", err)
+		}
+		if n := b.fake.called("start"); n != 0 {
+			t.Errorf("%d commands were started", n)
+		}
+	})
+}
+
+// A session whose receipt cannot be recorded is torn down again.
+func TestUnrecordedSessionDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		b.fake.hook = func(call string) {
+			if call == "open" {
+				b.journal.Close()
+			}
+		}
+		_, err := b.Do(t.Context(), &api.Request{Op: api.OpSessionOpen, Principal: alice, Open: &api.SessionOpen{Target: api.Target{Local: &api.Local{}}}}, nil)
+		if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != api.CodeJournalFailed {
+			t.Errorf("%v", err)
+		}
+		if n := b.fake.called("close"); n != 1 || len(b.fake.specs) != 0 {
+			t.Errorf("closed %d times, %d sessions left", n, len(b.fake.specs))
+		}
+	})
+}
+
+// R034, R044, R003…: what is wrong whatever policy says is faulted, with a receipt and
+// without a question.
+func TestInvalidRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		id := b.session()
+		for _, tt := range []struct {
+			code api.Code
+			req  api.Request
+		}{
+			{api.CodeUnsupportedTarget, api.Request{Op: api.OpSessionOpen, Open: &api.SessionOpen{}}},
+			{api.CodeArgvEmpty, api.Request{Op: api.OpExec, Exec: &api.Exec{SessionID: id}}},
+			{api.CodeInvalidOutputMode, api.Request{Op: api.OpExec, Exec: &api.Exec{SessionID: id, Argv: []string{"true"}, OutputMode: "x"}}},
+			{api.CodeInvalidStdinRef, api.Request{Op: api.OpExec, Exec: &api.Exec{SessionID: id, Argv: []string{"true"}, StdinRef: "x"}}},
+			{api.CodeStdinRefNotFound, api.Request{Op: api.OpExec, Exec: &api.Exec{SessionID: id, Argv: []string{"true"}, StdinRef: "sha256:" + strings.Repeat("0", 64)}}},
+			{api.CodeInvalidSignal, api.Request{Op: api.OpSessionSignal, Signal: &api.SessionSignal{SessionID: id, Signal: "NOPE"}}},
+			{api.CodeInvalidMode, api.Request{Op: api.OpSessionClose, Close: &api.SessionClose{SessionID: id, Mode: "x"}}},
+			{api.CodeSessionNotFound, api.Request{Op: api.OpExec, Exec: &api.Exec{SessionID: "s-none", Argv: []string{"true"}}}},
+			{api.CodeUnsupportedByHost, api.Request{Op: api.OpExec, Exec: &api.Exec{SessionID: id, Argv: []string{"true"}, Limits: api.Limits{PIDs: 1}}}},
+		} {
+			before := len(b.records())
+			r := b.do(tt.req)
+			if r.Outcome != api.OutcomeFaulted || r.ErrorCode != tt.code || r.Status != "error" {
+				t.Errorf("%s: %s %s %s", tt.code, r.Outcome, r.ErrorCode, r.ErrorMessage)
+			}
+			if after := b.records(); len(after) == before || after[len(after)-1].Receipt.IntentID != r.IntentID {
+				t.Errorf("%s: no record", tt.code)
+			}
+		}
+		if n := b.fake.called("start"); n != 0 {
+			t.Errorf("%d commands were started", n)
+		}
+	})
+}
+
+// R117, R138: both ids are known at the acceptance; output comes in order, each byte
+// once, and the receipt is last.
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		id := b.session()
+		var events []api.Event
+		got := map[string]string{}
+		r, err := b.Do(t.Context(), &api.Request{Op: api.OpExec, Principal: alice, Exec: &api.Exec{SessionID: id, Argv: []string{"flood", "100000"}}}, func(e api.Event) {
+			events = append(events, e)
+			if e.Kind == "output" {
+				if int(e.Offset) != len(got[e.Stream]) {
+					t.Errorf("offset %d after %d bytes", e.Offset, len(got[e.Stream]))
+				}
+				got[e.Stream] += string(e.Bytes)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := events[0]; e.Kind != "accepted" || e.IntentID != r.IntentID || e.ExecID != r.ExecID || r.ExecID == "" {
+			t.Errorf("%+v", e)
+		}
+		if got["stdout"] != string(pattern(100000)) {
+			t.Errorf("%d bytes arrived", len(got["stdout"]))
+		}
+	})
+}
+
+// A caller that goes away ends its waiting, not the work.
+func TestDisconnectKillsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		id := b.session()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var intent string
+		_, err := b.Do(ctx, &api.Request{Op: api.OpExec, Principal: alice, Exec: &api.Exec{SessionID: id, Argv: []string{"for", "5s"}}}, func(e api.Event) { intent = e.IntentID })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		r, denial, err := b.Receipt(t.Context(), &api.Request{Op: api.OpReceiptGet, Principal: alice, Read: &api.Read{IntentID: intent}})
+		if err != nil || denial != nil || r.Payload.Exec.Status != "ok" || r.Payload.Exec.Usage.WallNS != int64(5*time.Second) {
+			t.Errorf("%+v %v %v", r, denial, err)
+		}
+	})
+}
+
+// A bug in one operation is a faulted receipt, not the end of the supervisor.
+func TestPanicIsFaulted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		id := b.session()
+		b.fake.hook = func(call string) {
+			if call == "start true" {
+				panic("injected")
+			}
+		}
+		if r := b.exec(id, "true"); r.Outcome != api.OutcomeFaulted || r.ErrorCode != api.CodeInternalError {
+			t.Errorf("%+v", r)
+		}
+		if r := b.exec(id, "echo", "on"); r.Outcome != api.OutcomeOK {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// C1: an alias is recorded beside the canonical name.
+func TestRequestedKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		r := b.do(api.Request{Op: api.OpExec, RequestedKind: "process.exec", Exec: &api.Exec{SessionID: "s-none", Argv: []string{"x"}}})
+		if r.Op != api.OpExec || r.RequestedKind != "process.exec" {
+			t.Errorf("%s %s", r.Op, r.RequestedKind)
+		}
+	})
+}
+
+// R014, R015: a failed build is faulted, with the runner's code, and leaves no session.
+func TestOpenFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		b.fake.openErr = sandbox.Errorf(sandbox.CodeNotEnforced, "seccomp is off")
+		r := b.open()
+		if r.Outcome != api.OutcomeFaulted || r.ErrorCode != api.CodeNotEnforced || r.Payload.Open.Status != "error" || r.SessionID != "" {
+			t.Errorf("%+v", r)
+		}
+		if len(b.registry.all()) != 0 {
+			t.Error("the session is in the registry")
+		}
+	})
+}
+
+// What the host lacks is refused, not downgraded.
+func TestUnsupportedHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.host.Layers = append(f.host.Layers, sandbox.Layer{Name: "seccomp", State: "missing", Required: true})
+		b := startOn(t, f, t.TempDir()+"/state", nil)
+		defer b.stop()
+		if r := b.open(); r.ErrorCode != api.CodeUnsupportedByHost || !strings.Contains(r.ErrorMessage, "seccomp") {
+			t.Errorf("%+v", r)
+		}
+		info, _, err := b.HostInfo(t.Context(), &api.Request{Op: api.OpHostInfo, Principal: alice, Read: &api.Read{}})
+		if err != nil || len(info.Host.Missing()) != 1 {
+			t.Errorf("%+v %v", info, err)
+		}
+	})
+}
+
+// R111: a dry run says what would happen, with the effective grant, and changes nothing.
+func TestDecide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		open := &api.SessionOpen{Target: api.Target{Local: &api.Local{}}, Limits: api.Limits{PIDs: 1000}}
+		before := len(b.records())
+		d, denial, err := b.Decide(t.Context(), &api.Request{Op: api.OpSessionOpen, Principal: alice, Open: open})
+		if err != nil || denial != nil || !d.Allow || d.Grant.Ceilings.PIDs != 32 || d.Clamped[0].Field != "limits.pids" {
+			t.Errorf("%+v %v %v", d, denial, err)
+		}
+		open.Profile = "forbidden"
+		d, _, err = b.Decide(t.Context(), &api.Request{Op: api.OpSessionOpen, Principal: alice, Open: open})
+		if err != nil || d.Allow || d.Deny[0].Code != "no" {
+			t.Errorf("%+v %v", d, err)
+		}
+		if len(b.records()) != before || b.fake.called("open") != 0 || len(b.registry.all()) != 0 {
+			t.Error("a dry run left something")
+		}
+	})
+}
