@@ -54,7 +54,6 @@ var roles = map[string]func(){
 	"tries":    tries,
 	"families": families,
 	"works":    works,
-	"x32":      func() { syscall.RawSyscall(unix.SYS_GETPID|0x40000000, 0, 0, 0) },
 	"true":     func() {},
 }
 
@@ -241,19 +240,6 @@ func TestInstalledWorks(t *testing.T) {
 		if out := child(t, "works", profile); len(out) > 0 {
 			t.Errorf("%s:\n%s", profile, out)
 		}
-	}
-}
-
-// T043: a call by x32's numbers ends the process.
-func TestX32Killed(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("x32 is amd64's")
-	}
-	cmd := command(t, "x32", "default")
-	err := cmd.Run()
-	exit, ok := err.(*exec.ExitError)
-	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != unix.SIGSYS {
-		t.Errorf("ended by %v, not SIGSYS", err)
 	}
 }
 

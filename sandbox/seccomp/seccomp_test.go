@@ -65,6 +65,7 @@ func run(t *testing.T, program []byte, c call) uint32 {
 	}
 }
 
+// Architectures as seccomp sees them, and the bit of x32's numbers.
 const (
 	archAMD64 = 0xc000003e
 	archI386  = 0x40000003
@@ -91,121 +92,6 @@ func verdictOf(answer uint32) string {
 		return "kill"
 	}
 	return fmt.Sprintf("%#x", answer)
-}
-
-// T032 T043 T045 T047 T048 T049 T050 T101 T102 T103: calls by their arguments, in both profiles.
-func TestVerdicts(t *testing.T) {
-	if native(t) != archAMD64 {
-		t.Skip("the rows use amd64 numbers")
-	}
-	const garbage = 0xdeadbeef << 32
-	programs := map[string][]byte{"default": program(t, "default"), "strict": program(t, "strict")}
-	for _, row := range []struct {
-		name string
-		nr   int
-		args []uint64
-		want string // of both, or of default and strict with a slash between
-	}{
-		{"read", unix.SYS_READ, nil, "allow"},
-		{"clone3", unix.SYS_CLONE3, nil, "allow"},
-		{"clone, a thread", unix.SYS_CLONE, []uint64{0x3d0f00}, "allow"},
-		{"clone, a process", unix.SYS_CLONE, []uint64{uint64(unix.SIGCHLD)}, "allow"},
-		{"clone newuser", unix.SYS_CLONE, []uint64{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}, "EPERM"},
-		{"clone newns", unix.SYS_CLONE, []uint64{unix.CLONE_NEWNS}, "EPERM"},
-		{"clone newcgroup", unix.SYS_CLONE, []uint64{unix.CLONE_NEWCGROUP}, "EPERM"},
-		{"clone newuts", unix.SYS_CLONE, []uint64{unix.CLONE_NEWUTS}, "EPERM"},
-		{"clone newipc", unix.SYS_CLONE, []uint64{unix.CLONE_NEWIPC}, "EPERM"},
-		{"clone newpid", unix.SYS_CLONE, []uint64{unix.CLONE_NEWPID}, "EPERM"},
-		{"clone newnet, garbage above", unix.SYS_CLONE, []uint64{garbage | unix.CLONE_NEWNET}, "EPERM"},
-		{"unshare fs", unix.SYS_UNSHARE, []uint64{unix.CLONE_FS}, "allow"},
-		{"unshare newuser", unix.SYS_UNSHARE, []uint64{unix.CLONE_NEWUSER}, "EPERM"},
-		{"unshare newtime", unix.SYS_UNSHARE, []uint64{unix.CLONE_NEWTIME | unix.CLONE_FS}, "EPERM"},
-		{"unshare, garbage above", unix.SYS_UNSHARE, []uint64{garbage | unix.CLONE_NEWUSER}, "EPERM"},
-		{"setns", unix.SYS_SETNS, nil, "EPERM"},
-
-		{"chmod 0755", unix.SYS_CHMOD, []uint64{0, 0o755}, "allow"},
-		{"chmod 01777", unix.SYS_CHMOD, []uint64{0, 0o1777}, "allow"},
-		{"chmod 04755", unix.SYS_CHMOD, []uint64{0, 0o4755}, "EPERM"},
-		{"chmod 02755", unix.SYS_CHMOD, []uint64{0, 0o2755}, "EPERM"},
-		{"chmod 06000, garbage above", unix.SYS_CHMOD, []uint64{0, garbage | 0o6000}, "EPERM"},
-		{"fchmod 04755", unix.SYS_FCHMOD, []uint64{0, 0o4755}, "EPERM"},
-		{"fchmodat 04755", unix.SYS_FCHMODAT, []uint64{0, 0, 0o4755}, "EPERM"},
-		{"fchmodat 0755", unix.SYS_FCHMODAT, []uint64{0, 0, 0o755}, "allow"},
-		{"fchmodat2 04755", unix.SYS_FCHMODAT2, []uint64{0, 0, 0o4755}, "EPERM"},
-		{"fchmodat2 0755", unix.SYS_FCHMODAT2, []uint64{0, 0, 0o755}, "allow"},
-		{"creat 04755", unix.SYS_CREAT, []uint64{0, 0o4755}, "EPERM"},
-		{"creat 0644", unix.SYS_CREAT, []uint64{0, 0o644}, "allow"},
-		{"mkdir 02755", unix.SYS_MKDIR, []uint64{0, 0o2755}, "EPERM"},
-		{"mkdir 0755", unix.SYS_MKDIR, []uint64{0, 0o755}, "allow"},
-		{"mkdirat 02755", unix.SYS_MKDIRAT, []uint64{0, 0, 0o2755}, "EPERM"},
-		{"mkdirat 0755", unix.SYS_MKDIRAT, []uint64{0, 0, 0o755}, "allow"},
-		{"mknod fifo", unix.SYS_MKNOD, []uint64{0, unix.S_IFIFO | 0o644}, "allow/EPERM"},
-		{"mknod 04755", unix.SYS_MKNOD, []uint64{0, unix.S_IFREG | 0o4755}, "EPERM"},
-		{"mknodat fifo", unix.SYS_MKNODAT, []uint64{0, 0, unix.S_IFIFO | 0o644}, "allow/EPERM"},
-		{"mknodat 02755", unix.SYS_MKNODAT, []uint64{0, 0, unix.S_IFREG | 0o2755}, "EPERM"},
-		{"open creat 04755", unix.SYS_OPEN, []uint64{0, unix.O_CREAT | unix.O_WRONLY, 0o4755}, "EPERM"},
-		{"open creat 02755", unix.SYS_OPEN, []uint64{0, unix.O_CREAT, 0o2755}, "EPERM"},
-		{"open creat 0755", unix.SYS_OPEN, []uint64{0, unix.O_CREAT, 0o755}, "allow"},
-		{"open, garbage for a mode", unix.SYS_OPEN, []uint64{0, unix.O_RDONLY, 0o7777}, "allow"},
-		{"openat creat 04755", unix.SYS_OPENAT, []uint64{0, 0, unix.O_CREAT, 0o4755}, "EPERM"},
-		{"openat tmpfile 04755", unix.SYS_OPENAT, []uint64{0, 0, unix.O_TMPFILE | unix.O_RDWR, 0o4755}, "EPERM"},
-		{"openat creat 06755, garbage above", unix.SYS_OPENAT, []uint64{0, 0, garbage | unix.O_CREAT, garbage | 0o6755}, "EPERM"},
-		{"openat creat 0600", unix.SYS_OPENAT, []uint64{0, 0, unix.O_CREAT, 0o600}, "allow"},
-		{"openat directory, garbage for a mode", unix.SYS_OPENAT, []uint64{0, 0, unix.O_DIRECTORY, ^uint64(0)}, "allow"},
-		{"openat2", unix.SYS_OPENAT2, nil, "ENOSYS"},
-
-		{"ioctl TCGETS", unix.SYS_IOCTL, []uint64{0, unix.TCGETS}, "allow"},
-		{"ioctl TIOCSTI", unix.SYS_IOCTL, []uint64{0, unix.TIOCSTI}, "EPERM"},
-		{"ioctl TIOCSTI, garbage above", unix.SYS_IOCTL, []uint64{0, garbage | unix.TIOCSTI}, "EPERM"},
-		{"ioctl TIOCLINUX", unix.SYS_IOCTL, []uint64{0, 0x541c}, "EPERM"},
-		{"ioctl TIOCSETD", unix.SYS_IOCTL, []uint64{0, unix.TIOCSETD}, "EPERM"},
-		{"ioctl TIOCCONS", unix.SYS_IOCTL, []uint64{0, unix.TIOCCONS}, "EPERM"},
-		{"ioctl TIOCSCTTY", unix.SYS_IOCTL, []uint64{0, unix.TIOCSCTTY, 0}, "allow"},
-		{"ioctl TIOCSCTTY, by force", unix.SYS_IOCTL, []uint64{0, unix.TIOCSCTTY, 1}, "EPERM"},
-		{"ioctl KDSKBENT", unix.SYS_IOCTL, []uint64{0, 0x4b47}, "EPERM"},
-		{"ioctl VT_ACTIVATE", unix.SYS_IOCTL, []uint64{0, 0x5606}, "EPERM"},
-
-		{"socket inet", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM}, "allow/EAFNOSUPPORT"},
-		{"socket inet6", unix.SYS_SOCKET, []uint64{unix.AF_INET6}, "allow/EAFNOSUPPORT"},
-		{"socket unix", unix.SYS_SOCKET, []uint64{unix.AF_UNIX}, "allow"},
-		{"socket netlink route", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, 0}, "allow/EAFNOSUPPORT"},
-		{"socket netlink netfilter", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, "EAFNOSUPPORT"},
-		{"socket vsock", unix.SYS_SOCKET, []uint64{unix.AF_VSOCK}, "EAFNOSUPPORT"},
-		{"socket vsock, garbage above", unix.SYS_SOCKET, []uint64{garbage | unix.AF_VSOCK}, "EAFNOSUPPORT"},
-		{"socketpair unix", unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX}, "allow"},
-		{"socketpair tipc", unix.SYS_SOCKETPAIR, []uint64{unix.AF_TIPC}, "EAFNOSUPPORT"},
-
-		{"personality 0", unix.SYS_PERSONALITY, []uint64{0}, "allow"},
-		{"personality query", unix.SYS_PERSONALITY, []uint64{0xffffffff}, "allow"},
-		{"personality READ_IMPLIES_EXEC", unix.SYS_PERSONALITY, []uint64{0x400000}, "EPERM"},
-		{"personality ADDR_NO_RANDOMIZE", unix.SYS_PERSONALITY, []uint64{0x40000}, "EPERM"},
-
-		{"ptrace", unix.SYS_PTRACE, nil, "EPERM"},
-		{"io_uring_setup", unix.SYS_IO_URING_SETUP, nil, "ENOSYS"},
-		{"bpf", unix.SYS_BPF, nil, "EPERM"},
-		{"keyctl", unix.SYS_KEYCTL, nil, "EPERM"},
-		{"mount", unix.SYS_MOUNT, nil, "EPERM"},
-		{"open_tree_attr, by number", 467, nil, "EPERM"},
-		{"mseal, by number", 462, nil, "allow"},
-		{"sync", unix.SYS_SYNC, nil, "allow/ENOSYS"},
-		{"shmget", unix.SYS_SHMGET, nil, "allow/ENOSYS"},
-		{"number 600", 600, nil, "ENOSYS"},
-		{"number -1", -1, nil, "ENOSYS"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			wide, narrow, two := strings.Cut(row.want, "/")
-			if !two {
-				narrow = wide
-			}
-			c := call{nr: uint32(row.nr), arch: archAMD64}
-			copy(c.args[:], row.args)
-			for profile, want := range map[string]string{"default": wide, "strict": narrow} {
-				if got := verdictOf(run(t, programs[profile], c)); got != want {
-					t.Errorf("%s: %s, want %s", profile, got, want)
-				}
-			}
-		})
-	}
 }
 
 // T043: every number to 600 gets what its row says and every other one ENOSYS; the same
