@@ -83,12 +83,15 @@ func overSocket(socket string) *http.Client {
 // open opens a session and returns its id.
 func (b *box) open(t *testing.T) string {
 	t.Helper()
-	r, err := b.Open(t.Context(), api.SessionOpen{Target: api.Target{Local: &api.Local{}}})
+	r, err := b.Open(t.Context(), local())
 	if err != nil || r.Outcome != api.OutcomeOK {
 		t.Fatalf("open: %+v %v", r, err)
 	}
 	return r.SessionID
 }
+
+// local asks for a session, and nothing in particular.
+func local() api.SessionOpen { return api.SessionOpen{Target: api.Target{Local: &api.Local{}}} }
 
 // do sends one request as it is and returns the status and the body.
 func (b *box) do(t *testing.T, method, path, body string, header ...string) (int, string) {
