@@ -38,3 +38,19 @@ func (h Hierarchies) Try() (kill, clone error) {
 	}
 	return g.write("cgroup.kill", "1"), clone
 }
+
+// AccountsSwap reports whether the groups of this host account swap, so that it can be
+// bounded.
+func AccountsSwap() (bool, error) {
+	h, err := Discover(Options{})
+	if err != nil {
+		return false, err
+	}
+	for _, x := range h.v1 {
+		if x.controller == "memory" {
+			return exists(x.mount + x.parent + memsw), nil
+		}
+	}
+	// The root of a v2 hierarchy has no such file; every other group of a kernel that accounts has.
+	return h.unified.parent == "" || exists(h.unified.mount+h.unified.parent+"/memory.swap.max"), nil
+}

@@ -1,0 +1,145 @@
+// Package host finds out what this kernel and this place offer; it needs root to find
+// everything, and is linked only into stockade-run.
+//
+// It goes by doing, not by version numbers: a distribution's kernel, a container around us
+// or an administrator's sysctl decides as much as the kernel's age does. Whatever it does is
+// undone when [Probe] returns, and touches nothing that another process could see.
+//
+// Non-goals: refusing (that is the runner's, with the Spec at hand) and repairing (each
+// [sandbox.Layer] that is missing names its remedy).
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/cgroup"
+)
+
+// States of a layer.
+const (
+	present = "present"
+	missing = "missing"
+	unknown = "unknown" // asking was not permitted
+)
+
+// Probe tries every layer. What cannot be found out is a layer of state "unknown", never an error.
+func Probe() sandbox.Host {
+	h := sandbox.Host{Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err == nil {
+		h.Kernel = unix.ByteSliceToString(name.Release[:])
+	}
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err == nil {
+		h.Memory = int64(info.Totalram) * int64(info.Unit)
+	}
+
+	layout, err := cgroup.Discover(cgroup.Options{})
+	h.Cgroup = layout.Layout
+	h.Layers = append(h.Layers, cgroups(layout, err)...)
+	for _, t := range trials {
+		h.Layers = append(h.Layers, t.layer())
+	}
+	return h
+}
+
+// trial is one row: something to be tried, and what would make it work.
+type trial struct {
+	name     string
+	required bool
+	try      func() (detail string, err error)
+	remedy   string
+}
+
+func (t trial) layer() sandbox.Layer {
+	detail, err := t.try()
+	l := sandbox.Layer{Name: t.name, State: present, Required: t.required, Detail: detail}
+	if err == nil {
+		return l
+	}
+	l.State, l.Detail, l.Remedy = missing, err.Error(), t.remedy
+	if os.Geteuid() != 0 && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) {
+		l.State, l.Remedy = unknown, "ask again as root"
+	}
+	return l
+}
+
+const (
+	namespaces = "a kernel with CONFIG_NAMESPACES, sysctl user.max_%s_namespaces above 0, and CAP_SYS_ADMIN (in a container: --privileged)"
+	kernel     = "a kernel of %s or later"
+)
+
+// trials are in the order of the set-up that rests on them.
+var trials = []trial{
+	{"runner's capabilities", true, capabilities, "start stockade-run as root with these capabilities in its bounding set"},
+	{"user namespace", true, namespace(unix.CLONE_NEWUSER), fmt.Sprintf(namespaces, "user") + "; sysctl kernel.apparmor_restrict_unprivileged_userns does not matter to root"},
+	{"mount namespace", true, namespace(unix.CLONE_NEWNS), fmt.Sprintf(namespaces, "mnt")},
+	{"pid namespace", true, namespace(unix.CLONE_NEWPID), fmt.Sprintf(namespaces, "pid")},
+	{"ipc namespace", true, namespace(unix.CLONE_NEWIPC), fmt.Sprintf(namespaces, "ipc")},
+	{"uts namespace", true, namespace(unix.CLONE_NEWUTS), fmt.Sprintf(namespaces, "uts")},
+	{"network namespace", true, namespace(unix.CLONE_NEWNET), fmt.Sprintf(namespaces, "net")},
+	{"cgroup namespace", true, namespace(unix.CLONE_NEWCGROUP), fmt.Sprintf(namespaces, "cgroup")},
+	{"time namespace", false, timeNamespace, "a kernel with CONFIG_TIME_NS (5.6)"},
+	{"mounts by descriptor", true, mountAPI, fmt.Sprintf(kernel, "5.12")},
+	{"idmapped mounts", true, func() (string, error) { return IDMapped("/") }, "a kernel and root file system that map ids in mounts: ext4 and xfs from 5.12, btrfs 5.15, overlayfs 5.19, tmpfs 6.3"},
+	{"idmapped tmpfs", false, idmappedTmpfs, fmt.Sprintf(kernel, "6.3")},
+	{"overlayfs", false, overlay, "modprobe overlay"},
+	{"path resolution beneath a descriptor", true, openat2, fmt.Sprintf(kernel, "5.6") + " (and, in a container, a seccomp profile that lets openat2 through)"},
+	{"seccomp filter", true, seccompFilter, "a kernel with CONFIG_SECCOMP_FILTER"},
+	{"device rules", true, deviceRules, "a kernel with CONFIG_CGROUP_BPF, and CAP_BPF or CAP_SYS_ADMIN"},
+	{"landlock", false, landlock, "a kernel with CONFIG_SECURITY_LANDLOCK, and landlock in its lsm= list"},
+	{"sealed memfd", true, sealedMemfd, "a kernel with CONFIG_MEMFD_CREATE"},
+	{"executable memfd flag", false, executableMemfd, fmt.Sprintf(kernel, "6.3")},
+	{"pidfd", true, pidfd, fmt.Sprintf(kernel, "5.4")},
+	{"raising resource limits", false, resource, "CAP_SYS_RESOURCE for the runner; without it no limit goes above the inherited one"},
+}
+
+// cgroups are the layers that the cgroup package knows how to try.
+func cgroups(h cgroup.Hierarchies, err error) []sandbox.Layer {
+	const delegate = "start the runner with Delegate=yes, or name a group with --cgroup-parent"
+	found := func() (string, error) { return h.Layout, err }
+	layers := []sandbox.Layer{trial{"unified cgroup hierarchy", true, found, "mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"}.layer()}
+	if err != nil {
+		return layers
+	}
+	for _, c := range []string{"memory", "cpu", "pids"} {
+		layers = append(layers, trial{c + " controller", true, func() (string, error) {
+			if h.Version[c] == "" {
+				return "", errors.New("neither on v1 nor handed down on v2")
+			}
+			return h.Version[c], nil
+		}, delegate + "; on v1 mount it, and boot without cgroup_disable=" + c}.layer())
+	}
+	kill, clone := h.Try()
+	return append(layers,
+		trial{"cgroup kill", true, func() (string, error) { return "", kill }, fmt.Sprintf(kernel, "5.14") + ", and a group that the runner may build in: " + delegate}.layer(),
+		trial{"clone into cgroup", true, func() (string, error) { return "", clone }, fmt.Sprintf(kernel, "5.7") + ", and a group that the runner may build in: " + delegate}.layer(),
+		trial{"swap ceiling", true, swap, "boot with swapaccount=1, or swapoff -a"}.layer(),
+	)
+}
+
+// swap is bounded where groups account it, and where there is none.
+func swap() (string, error) {
+	data, err := os.ReadFile("/proc/swaps")
+	if err != nil {
+		return "", err
+	}
+	if strings.Count(string(data), "\n") <= 1 { // the heading
+		return "the host has no swap", nil
+	}
+	accounted, err := cgroup.AccountsSwap()
+	if err != nil {
+		return "", err
+	}
+	if !accounted {
+		return "", errors.New("swap is in use and not accounted")
+	}
+	return "", nil
+}

@@ -1,0 +1,295 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// needed are the capabilities that some step of the runner's uses.
+var needed = []struct {
+	name string
+	bit  uint
+}{
+	{"CAP_CHOWN", unix.CAP_CHOWN},                     // pipes and groups that a session owns
+	{"CAP_DAC_OVERRIDE", unix.CAP_DAC_OVERRIDE},       // remove what a session left
+	{"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, // digest inputs
+	{"CAP_FOWNER", unix.CAP_FOWNER},
+	{"CAP_KILL", unix.CAP_KILL},
+	{"CAP_SETGID", unix.CAP_SETGID}, // the caller's identity, and id maps
+	{"CAP_SETUID", unix.CAP_SETUID},
+	{"CAP_SETPCAP", unix.CAP_SETPCAP},
+	{"CAP_NET_ADMIN", unix.CAP_NET_ADMIN}, // loopback up
+	{"CAP_SYS_CHROOT", unix.CAP_SYS_CHROOT},
+	{"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE}, // /proc/PID/ns of a process in another user namespace
+	{"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN},
+}
+
+func effective() (uint64, error) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return 0, err
+	}
+	return uint64(data[1].Effective)<<32 | uint64(data[0].Effective), nil
+}
+
+func capabilities() (string, error) {
+	have, err := effective()
+	if err != nil {
+		return "", err
+	}
+	var lacking []string
+	for _, c := range needed {
+		if have&(1<<c.bit) == 0 {
+			lacking = append(lacking, c.name)
+		}
+	}
+	if len(lacking) > 0 {
+		return "", fmt.Errorf("lacks %s", strings.Join(lacking, ", "))
+	}
+	return fmt.Sprintf("%#x", have), nil
+}
+
+func resource() (string, error) {
+	have, err := effective()
+	if err == nil && have&(1<<unix.CAP_SYS_RESOURCE) == 0 {
+		err = errors.New("lacks CAP_SYS_RESOURCE")
+	}
+	return "", err
+}
+
+// namespace clones a child into a namespace of a kind, and into a user namespace of its own
+// as every session is. It has no program to execute, so being born is all that it does.
+func namespace(kind uintptr) func() (string, error) {
+	return func() (string, error) {
+		_, err := syscall.ForkExec("", nil, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWUSER | kind,
+			UidMappings: rootOnly,
+			GidMappings: rootOnly,
+		}})
+		if errors.Is(err, unix.ENOENT) { // the word about the program
+			return "", nil
+		}
+		return "", fmt.Errorf("clone: %w", err)
+	}
+}
+
+// rootOnly maps one id: the caller's own, which needs no privilege.
+var rootOnly = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+
+func timeNamespace() (string, error) {
+	_, err := os.Stat("/proc/self/ns/time")
+	return "", err
+}
+
+// mountAPI makes a tmpfs that is mounted nowhere, and clones it. Attaching is asked of a
+// descriptor that is none: the answer tells an old kernel from a bad descriptor.
+func mountAPI() (string, error) {
+	fd, err := detached("tmpfs")
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	tree, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return "", fmt.Errorf("open_tree: %w", err)
+	}
+	defer unix.Close(tree)
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID}); err != nil {
+		return "", fmt.Errorf("mount_setattr: %w", err)
+	}
+	if err := unix.MoveMount(-1, "", -1, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); !errors.Is(err, unix.EBADF) {
+		return "", fmt.Errorf("move_mount: %w", err)
+	}
+	return "", nil
+}
+
+// detached mounts a new file system nowhere. The caller closes it.
+func detached(kind string) (int, error) {
+	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("fsopen %s: %w", kind, err)
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, fmt.Errorf("fsconfig %s: %w", kind, err)
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("fsmount %s: %w", kind, err)
+	}
+	return fd, nil
+}
+
+// IDMapped tries an idmapped mount of the file system that path lies on, and names the file system.
+func IDMapped(path string) (string, error) {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return "", fmt.Errorf("open_tree %s: %w", path, err)
+	}
+	defer unix.Close(tree)
+	return idmap(tree, path)
+}
+
+func idmappedTmpfs() (string, error) {
+	fd, err := detached("tmpfs")
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	return idmap(fd, "a new one")
+}
+
+func idmap(tree int, what string) (string, error) {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(tree, &fs); err != nil {
+		return "", fmt.Errorf("statfs: %w", err)
+	}
+	detail := fmt.Sprintf("%s (type %#x)", what, fs.Type)
+	if name, ok := fileSystems[int64(fs.Type)]; ok {
+		detail = name + " on " + what
+	}
+	user, err := userNamespace()
+	if err != nil {
+		return "", err
+	}
+	defer user.Close()
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{
+		Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(user.Fd()),
+	}); err != nil {
+		return "", fmt.Errorf("mount_setattr idmap, %s: %w", detail, err)
+	}
+	return detail, nil
+}
+
+var fileSystems = map[int64]string{
+	unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs",
+	unix.OVERLAYFS_SUPER_MAGIC: "overlayfs", unix.TMPFS_MAGIC: "tmpfs", unix.F2FS_SUPER_MAGIC: "f2fs",
+	unix.NFS_SUPER_MAGIC: "nfs", unix.FUSE_SUPER_MAGIC: "fuse", unix.V9FS_MAGIC: "9p",
+}
+
+// userNamespace returns a user namespace to map with. Its only process is stopped on the
+// way to a program of which it never executes an instruction. The caller closes it.
+func userNamespace() (*os.File, error) {
+	runtime.LockOSThread() // a traced child belongs to the thread
+	defer runtime.UnlockOSThread()
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{"stockade-probe"}, &syscall.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER,
+		UidMappings: rootOnly,
+		GidMappings: rootOnly,
+		Ptrace:      true,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("clone: %w", err)
+	}
+	defer func() {
+		unix.Kill(pid, unix.SIGKILL)
+		for {
+			var status unix.WaitStatus
+			if _, err := unix.Wait4(pid, &status, 0, nil); err != unix.EINTR && (err != nil || !status.Stopped()) {
+				return
+			}
+		}
+	}()
+	user, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
+	if err != nil {
+		return nil, fmt.Errorf("user namespace: %w", err)
+	}
+	return user, nil
+}
+
+func overlay() (string, error) {
+	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return "", fmt.Errorf("fsopen overlay: %w", err)
+	}
+	return "", unix.Close(fd)
+}
+
+func openat2() (string, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return "", fmt.Errorf("openat2: %w", err)
+	}
+	return "", unix.Close(fd)
+}
+
+func seccompFilter() (string, error) {
+	action := uint32(unix.SECCOMP_RET_KILL_PROCESS)
+	if _, _, e := syscall.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action))); e != 0 {
+		return "", fmt.Errorf("seccomp: %w", e)
+	}
+	return "", nil
+}
+
+// deviceRules loads a program that allows every device and is attached to nothing.
+func deviceRules() (string, error) {
+	program := [2]uint64{ // native little-endian struct bpf_insn, as on both architectures that are built for
+		1<<32 | unix.BPF_ALU64 | unix.BPF_MOV | unix.BPF_K, // r0 = 1
+		unix.BPF_JMP | unix.BPF_EXIT,
+	}
+	license := [1]byte{}
+	attr := struct { // the first members of union bpf_attr of BPF_PROG_LOAD
+		kind, count uint32
+		program     unsafe.Pointer
+		license     unsafe.Pointer
+		logLevel    uint32
+		logSize     uint32
+		log         uint64
+		version     uint32
+		flags       uint32
+	}{kind: unix.BPF_PROG_TYPE_CGROUP_DEVICE, count: 2, program: unsafe.Pointer(&program), license: unsafe.Pointer(&license)}
+	fd, _, e := syscall.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	runtime.KeepAlive(&program)
+	runtime.KeepAlive(&license)
+	if e != 0 {
+		return "", fmt.Errorf("bpf: %w", e)
+	}
+	return "", unix.Close(int(fd))
+}
+
+func landlock() (string, error) {
+	abi, _, e := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if e != 0 {
+		return "", fmt.Errorf("landlock_create_ruleset: %w", e)
+	}
+	return fmt.Sprintf("ABI %d", abi), nil
+}
+
+func sealedMemfd() (string, error) {
+	fd, err := unix.MemfdCreate("stockade-probe", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return "", fmt.Errorf("memfd_create: %w", err)
+	}
+	defer unix.Close(fd)
+	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		return "", fmt.Errorf("add seals: %w", err)
+	}
+	return "", nil
+}
+
+func executableMemfd() (string, error) {
+	fd, err := unix.MemfdCreate("stockade-probe", unix.MFD_CLOEXEC|unix.MFD_EXEC)
+	if err != nil {
+		return "", fmt.Errorf("memfd_create MFD_EXEC: %w", err)
+	}
+	return "", unix.Close(fd)
+}
+
+func pidfd() (string, error) {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return "", fmt.Errorf("pidfd_open: %w", err)
+	}
+	return "", unix.Close(fd)
+}
