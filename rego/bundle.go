@@ -176,6 +176,19 @@ func located(m *ast.Module) *ast.Module {
 	return m
 }
 
+// titles are the titles that METADATA gives to rules, by their names.
+func (b *Bundle) titles() map[string]string {
+	titles := map[string]string{}
+	for _, m := range b.Modules {
+		for _, r := range m.Rules {
+			for _, a := range r.Annotations {
+				titles[RuleName(r)] = a.Title
+			}
+		}
+	}
+	return titles
+}
+
 // RuleName is how records name a rule: "file:line package.rule".
 func RuleName(r *ast.Rule) string {
 	pkg := strings.TrimPrefix(r.Module.Package.Path.String(), "data.")

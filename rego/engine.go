@@ -94,6 +94,7 @@ type Engine struct {
 	store    storage.Store
 	txn      storage.Transaction // never ended: nothing is ever written, so it blocks nobody
 	queries  map[string]query
+	titles   map[string]string // of METADATA, by name of the rule
 	values   memo
 	idle     chan chan<- job
 
@@ -128,7 +129,7 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy data: %w", err)
 	}
-	e := &Engine{opts: opts, digest: b.Digest, compiler: compiler, store: store, txn: txn, queries: map[string]query{}, idle: make(chan chan<- job, runtime.GOMAXPROCS(0))}
+	e := &Engine{opts: opts, digest: b.Digest, compiler: compiler, store: store, txn: txn, titles: b.titles(), queries: map[string]query{}, idle: make(chan chan<- job, runtime.GOMAXPROCS(0))}
 	var errs []error
 	for _, ep := range entrypoints {
 		if len(compiler.GetRulesExact(ast.MustParseRef(ep.ref))) == 0 {
@@ -223,8 +224,8 @@ func fail(code api.Code, format string, args ...any) answer {
 //
 // What is counted is a row of overruns, not their sum: a machine under load delays a
 // good policy now and then, and a quarantine denies everything until the next revision.
-func (e *Engine) evaluate(ctx context.Context, q query, input ast.Value, nowNS int64) answer {
-	j := job{query: q, txn: e.txn, input: input, nowNS: nowNS, cancel: topdown.NewCancel(), done: make(chan answer, 1)}
+func (e *Engine) evaluate(ctx context.Context, q query, input ast.Value, nowNS int64, more ...opa.EvalOption) answer {
+	j := job{query: q, txn: e.txn, input: input, nowNS: nowNS, cancel: topdown.NewCancel(), more: more, done: make(chan answer, 1)}
 	w := e.worker()
 	w <- j
 	timer := time.NewTimer(q.deadline)
@@ -251,6 +252,7 @@ type job struct {
 	input  ast.Value
 	nowNS  int64
 	cancel topdown.Cancel
+	more   []opa.EvalOption
 	done   chan answer
 }
 
@@ -304,7 +306,7 @@ func (e *Engine) Close() {
 	}
 }
 
-func (j job) run(more ...opa.EvalOption) (a answer) {
+func (j job) run() (a answer) {
 	defer func() {
 		if p := recover(); p != nil {
 			a = fail(api.CodePolicyError, "evaluation panicked: %v", p)
@@ -312,7 +314,7 @@ func (j job) run(more ...opa.EvalOption) (a answer) {
 	}()
 	var tracker topdown.EvaluatedRuleTracker
 	var failed []topdown.Error
-	rs, err := j.prepared.Eval(context.Background(), append(more,
+	rs, err := j.prepared.Eval(context.Background(), append(j.more,
 		opa.EvalTransaction(j.txn),
 		opa.EvalParsedInput(j.input),
 		opa.EvalTime(time.Unix(0, j.nowNS).UTC()),

@@ -120,6 +120,9 @@ const (
 	CodeProfileNotAllowed    Code = "profile_not_allowed"
 	CodeHostnameNotAllowed   Code = "hostname_not_allowed"
 	CodeOperationNotAllowed  Code = "operation_not_allowed"
+	CodeHermeticRoot         Code = "hermetic_root"
+	CodeNetworkFull          Code = "network_full_unsupported"
+	CodeNetworkEgress        Code = "network_egress_unsupported"
 )
 
 // CodeInfo says what a code means.
@@ -242,6 +245,9 @@ var Codes = []CodeInfo{
 	{CodeProfileNotAllowed, 403, "There is no such profile, or the principal may not use it."},
 	{CodeHostnameNotAllowed, 403, "The host name is not granted."},
 	{CodeOperationNotAllowed, 403, "The operation is not granted."},
+	{CodeHermeticRoot, 403, "A hermetic session needs a root that its receipt can vouch for: dir or paths."},
+	{CodeNetworkFull, 403, "Sessions with a network of their own do not exist in this version."},
+	{CodeNetworkEgress, 403, "Sessions with granted egress do not exist in this version."},
 }
 
 // Status returns the HTTP status of an answer that failed with c: 500 for a code
@@ -253,6 +259,17 @@ func (c Code) Status() int {
 		}
 	}
 	return 500
+}
+
+// Text returns the sentence that says what c means: "" for a code that is not in the
+// table, such as one that an author of policy made up.
+func (c Code) Text() string {
+	for _, info := range Codes {
+		if info.Code == c {
+			return info.Text
+		}
+	}
+	return ""
 }
 
 // Error is an error that a caller sees: a stable code and a sentence.
