@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A holder is the first process of a session's user namespace, and holds it, and later the cgroup
-// namespace, until the session's init has joined them. It is started in a new user namespace as inside
-// uid 0 with both id maps written, and with our end's peer as descriptor 3. One byte each:
+// A holder is the first process of a session's user namespace, and holds it, and later
+// the cgroup namespace, until somebody has opened them. It is started in a new user
+// namespace as inside uid 0, with both id maps written, and with its end of a Pair as
+// descriptor 3. One byte each:
 //
 //	runner                                holder
 //	  │◀──────────────────────────────── u ─┤  no user namespace can be made in this one
@@ -30,11 +31,12 @@ const (
 	holdError  = 'e'
 )
 
-// maxUserNamespaces is the limit of the user namespace of whoever opens it, in whichever proc.
+// maxUserNamespaces is the limit of the user namespace of whoever opens it, in whichever
+// proc.
 const maxUserNamespaces = "/proc/sys/user/max_user_namespaces"
 
-// Hold is the holder's life. The caller has locked the main goroutine to the main thread, whose
-// namespaces are what /proc/PID/ns shows.
+// Hold is the holder's life, and returns its exit status. The caller has locked the main
+// goroutine to the main thread, whose namespaces are what /proc/PID/ns shows.
 func Hold() int {
 	if err := closeUserNamespaces(); err != nil {
 		return holdFailed(maxUserNamespaces, err)
@@ -58,7 +60,8 @@ func Hold() int {
 	}
 }
 
-// closeUserNamespaces lets nobody make a user namespace below this one: seccomp cannot see the flags of clone3.
+// closeUserNamespaces lets nobody make a user namespace below this one: seccomp cannot
+// see the flags of clone3.
 func closeUserNamespaces() error {
 	if err := os.WriteFile(maxUserNamespaces, []byte("0\n"), 0); err != nil {
 		return err
@@ -75,7 +78,8 @@ func holdFailed(op string, err error) int {
 	return 1
 }
 
-// Holder is the runner's end of the conversation with a holder. The caller closes it; the holder ends with it.
+// Holder is the runner's end of the conversation with a holder. The caller closes it; the
+// holder ends with it.
 type Holder struct {
 	file   *os.File
 	socket *packet.Conn

@@ -26,10 +26,11 @@ const initCaps = 1<<unix.CAP_KILL | // signal executions, which have other uids
 
 // guestInit is PID 1 of a session.
 //
-// Two threads share it. The main thread serves requests, and is the only one that makes processes. The reaper waits for
-// them. The mutex makes one step of clone, entry in the table, and the answer "started";
-// and one step of reaping and removal from the table. So an exit is never reported before its start, and as long
-// as a pid is in the table its process has not been reaped and the pid cannot name another.
+// Two threads share it. The main thread serves requests, and is the only one that makes
+// processes; the reaper waits for them. The mutex makes one step of clone, entry in the
+// table, and the answer "started"; and one step of reaping and removal from the table.
+// So an exit is never reported before its start, and as long as a pid is in the table
+// its process has not been reaped and the pid cannot name another.
 type guestInit struct {
 	buf     *packet.Buffer
 	setup   Setup
@@ -53,14 +54,15 @@ func Run() int {
 		pids:    map[uint64]int{},
 	}
 
-	// Strays first, while no descriptor of ours is open: whatever was inherited beyond the socket must reach no
-	// execution, and nobody who manages to look into init.
+	// Strays first, while no descriptor of ours is open: whatever was inherited beyond the
+	// socket must reach no execution, and nobody who manages to look into init.
 	if err := unix.CloseRange(socketFD+1, ^uint(0), 0); err != nil {
 		return 1
 	}
 	unix.CloseOnExec(socketFD)
 
-	// Opened while init is still dumpable: afterwards its /proc files belong to the root of the user namespace.
+	// Opened while init is still dumpable: afterwards its /proc files belong to the root of
+	// the user namespace. Whether it is needed, and missing, setup will say.
 	g.oomFD, _ = unix.Open("/proc/self/oom_score_adj", unix.O_RDWR|unix.O_CLOEXEC, 0)
 
 	// Executions are cloned with CLONE_VM and share init's memory until execve: no process of
@@ -73,8 +75,9 @@ func Run() int {
 	// default at execve. Nobody receives: Notify drops what does not fit.
 	signal.Notify(make(chan os.Signal, 1))
 
-	// One processor waits in vfork while the other reaps. More would bring more threads, which the session's
-	// pids pay for; and garbage of a megabyte is enough between two collections.
+	// One processor waits in vfork while the other reaps. More would bring more threads,
+	// which the session's pids pay for; and garbage of a megabyte is enough between two
+	// collections.
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(25)
 
@@ -121,17 +124,18 @@ func (g *guestInit) become() *Error {
 		{"umask", func() error { unix.Umask(int(s.Umask)); return nil }},
 		// It has to be readable and writable by now, because the files have changed hands.
 		{"oom_score_adj", g.readOOM},
-		// Already set by whoever built the session; set again so that a mistake there cannot matter here.
-		// Seccomp needs it, for want of CAP_SYS_ADMIN.
+		// Already set by whoever built the session; set again so that a mistake there cannot
+		// matter here. Seccomp needs it, for want of CAP_SYS_ADMIN.
 		{"no_new_privs", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
 		// Every thread loses what init was started with beyond this, ambient and inheritable sets included.
 		{"capset", func() error { return capset(allThreads, initCaps|s.Capabilities, 0) }},
-		// Supplementary groups and fsgid of the main thread alone: it makes the children, and looks paths up. Its
-		// fsuid stays init's except while it looks, because CLONE_INTO_CGROUP is judged by it.
+		// Supplementary groups and fsgid of the main thread alone: it makes the children, and
+		// looks paths up. Its fsuid stays init's except while it looks, because
+		// CLONE_INTO_CGROUP is judged by it.
 		{"setgroups", func() error { return setgroups(s.Groups) }},
 		{"setfsgid", func() error { return setfsgid(s.GID) }},
-		// The bounding set while CAP_SETPCAP is still there; so that nothing an execution
-		// executes can give it back what it lacks.
+		// The bounding set while CAP_SETPCAP is still there: nothing that an execution executes
+		// gives it back what it lacks.
 		{"bounding set", func() error { return bound(s.Capabilities) }},
 		// Inheritable first: ambient may not exceed it.
 		{"capset", func() error { return capset(mainThread, initCaps|s.Capabilities, s.Capabilities) }},
@@ -192,7 +196,7 @@ func (g *guestInit) serve() int {
 		}
 		packet.CloseAll(fds)
 		if err != nil {
-			// Runner and init are built together: this is a bug, and only a live call can carry the news.
+			// Runner and init are built together: this is a bug, and the answer tells its caller.
 			g.send(kindFailed, call, &Error{StageRequest, "decode", syscall.EPROTO})
 		}
 	}
@@ -227,8 +231,9 @@ func (g *guestInit) spawn(call uint64, f *spawnFrame, fds []int) error {
 		return nil
 	}
 
-	// Another execution can stop this child between its setuid and its execve, and so init, which waits in
-	// vfork: until the leaf is killed, as the runner does when its patience ends. The harm stays in the session.
+	// Another execution can stop this child between its setuid and its execve, and so init,
+	// which waits in vfork: until the leaf is killed, as the runner does when its patience
+	// ends. The harm stays in the session.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.adjustOOM(g.execOOM)
@@ -248,12 +253,12 @@ func (g *guestInit) spawn(call uint64, f *spawnFrame, fds []int) error {
 	return nil
 }
 
-// cloneErrors are the errnos by which clone refuses, and execve does not: no more processes, or
-// a cgroup that takes none.
+// cloneErrors are the errnos by which clone refuses, and execve does not: no more
+// processes, or a cgroup that takes none.
 var cloneErrors = []syscall.Errno{syscall.EAGAIN, syscall.ENOMEM, syscall.EBUSY, syscall.EBADF, syscall.ENODEV, syscall.EOPNOTSUPP}
 
-// explain finds out which step of a failed start gave the errno: the child reports one for all of
-// clone, setuid, chdir and execve.
+// explain finds out which step of a failed start gave the errno: the child reports one
+// for all of clone, setuid, chdir and execve.
 func (g *guestInit) explain(program, cwd string, e syscall.Errno) *Error {
 	if refused := g.enter(cwd); refused != nil {
 		return refused
@@ -292,7 +297,8 @@ func (g *guestInit) reap() {
 		case nil:
 			g.reapAll()
 		case unix.ECHILD:
-			// Only spawn can change that: an orphan's parent was a child of ours, which is still to be reaped when the orphan comes.
+			// Only spawn can change that: when an orphan comes, the child of ours that it
+			// descends from has yet to be reaped.
 			<-g.spawned
 		}
 	}
@@ -334,7 +340,8 @@ func (g *guestInit) answer(call uint64, refused *Error) {
 	g.send(kindDone, call, nil)
 }
 
-// send sends one message. A failure means that the runner is gone, which serve will learn by itself.
+// send sends one message. A failure means that the runner is gone, which serve will
+// learn by itself.
 func (g *guestInit) send(kind byte, call uint64, m member) {
 	_ = packet.Send(socketFD, encode(kind, call, m))
 }

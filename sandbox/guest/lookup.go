@@ -10,8 +10,8 @@ import (
 // defaultPath is where a command is looked for when its environment has no PATH.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
-// asIdentity runs a look-up with the file system identity of executions: init's uid could see other
-// files than they do. Groups and fsgid are theirs already.
+// asIdentity runs a look-up with the file system identity of executions: init's uid could
+// see other files than they do. Groups and fsgid are theirs already.
 func (g *guestInit) asIdentity(look func() syscall.Errno) syscall.Errno {
 	if err := setfsuid(g.setup.UID); err != nil {
 		return errno(err)

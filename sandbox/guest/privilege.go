@@ -43,8 +43,8 @@ func setgroups(groups []uint32) error {
 	return asError(err)
 }
 
-// setfsuid and setfsgid change the calling thread. The system calls return the old id and never an error; asking for
-// the impossible -1 shows what is in force.
+// setfsuid and setfsgid change the calling thread. The system calls return the old id
+// and never an error; asking for the impossible -1 shows what is in force.
 func setfsuid(id uint32) error { return setfs(unix.SYS_SETFSUID, id) }
 func setfsgid(id uint32) error { return setfs(unix.SYS_SETFSGID, id) }
 
@@ -95,18 +95,20 @@ func inBounds(c uintptr) (bool, error) {
 	return r == 1, asError(err)
 }
 
-// securebits, from linux/securebits.h, which x/sys does not have. Uid 0 is like any other to execve, and no capability
-// becomes ambient any more. The fix-up of setuid stays as programs expect it. Everything is locked.
+// securebits, from linux/securebits.h, which x/sys does not have. Uid 0 is like any other
+// to execve, and no capability becomes ambient any more. The fix-up of setuid stays as
+// programs expect it. Everything is locked.
 const securebits = 1<<0 | 1<<1 | // NOROOT, locked
 	1<<3 | // NO_SETUID_FIXUP locked, unset
 	1<<5 | // KEEP_CAPS locked, unset
 	1<<6 | 1<<7 // NO_CAP_AMBIENT_RAISE, locked
 
-// idleThreads is how many threads init makes ahead of need: the runtime ends the process when it
-// cannot make one, and a fork bomb may hold every pid by then.
+// idleThreads is how many threads init makes ahead of need: the runtime ends the process
+// when it cannot make one, and a fork bomb may hold every pid by then.
 const idleThreads = 4
 
-// warm makes them: each goroutine holds a thread until all have one. Go never gives a thread back.
+// warm makes them: each goroutine holds a thread until all have one. The runtime keeps
+// the threads.
 func warm() error {
 	var held, done sync.WaitGroup
 	held.Add(idleThreads)
@@ -129,8 +131,8 @@ func warm() error {
 // uid as an execution's processes are under theirs.
 const minProcesses = 16
 
-// limit lowers resource limits of the process. A limit is never raised: the runner may lack CAP_SYS_RESOURCE,
-// and so does init.
+// limit lowers resource limits of the process. A limit is never raised: the runner may
+// lack CAP_SYS_RESOURCE, and init does.
 func limit(limits []Rlimit) error {
 	for _, l := range limits {
 		if l.Resource == unix.RLIMIT_NPROC {
@@ -172,7 +174,8 @@ func filter(program []byte) error {
 	return asError(err)
 }
 
-// verify reads back what executions will inherit from the calling thread, and tries to regain what was given up.
+// verify reads back what executions will inherit from the calling thread, and tries to
+// regain what was given up.
 func verify(s *Setup) error {
 	err := eachCapability(func(c uintptr, bit uint64) error {
 		if in, err := inBounds(c); err != nil || in != (s.Capabilities&bit != 0) {
@@ -222,8 +225,8 @@ func (g *guestInit) readOOM() error {
 	return nil
 }
 
-// adjustOOM makes the child a likelier victim than init: a child inherits the score and cannot be given
-// another from outside, because its files in /proc are its own.
+// adjustOOM makes the child a likelier victim than init. A child inherits the score, and
+// init cannot write another one: the child's files in /proc are not init's.
 func (g *guestInit) adjustOOM(score []byte) {
 	if score != nil {
 		// As readOOM did: it cannot fail, and a score is no boundary.

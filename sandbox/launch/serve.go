@@ -22,7 +22,8 @@ const (
 )
 
 // Serve answers one daemon until the connection is lost or ctx ends, then waits for every
-// call to return and calls h.Disconnected. It closes conn. A daemon that leaves is no error.
+// call to return and calls h.Disconnected. It closes conn. A daemon that leaves is no
+// error.
 func Serve(ctx context.Context, conn *net.UnixConn, h Handler) error {
 	defer h.Disconnected()
 	socket, err := packet.NewConn(conn)
@@ -164,7 +165,8 @@ func (s *server) hello(k kind, id uint64, body []byte) error {
 	return s.reply(kindReply, id, helloReply{version, s.handler.Host()})
 }
 
-// begin waits for a slot. It refuses a number that is in use: answers would be mistaken.
+// begin waits for a slot, which release gives back. It refuses a number that is in use,
+// because answers would be mistaken; the connection ends then, and the slots with it.
 func (s *server) begin(ctx context.Context, id uint64, large bool) (_ context.Context, release func(), ok bool) {
 	s.slots <- struct{}{}
 	if large {
