@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stockade-dev/stockade/sandbox"
@@ -15,6 +16,7 @@ import (
 var initBinary string
 
 func TestMain(m *testing.M) {
+	syscall.Umask(0o077) // as in stockade-run
 	if os.Getuid() == 0 {
 		if err := Isolate(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -187,7 +187,8 @@ func (r *Runner) Disconnected() {
 // be in progress, and none may follow.
 func (r *Runner) Shutdown() error {
 	r.Disconnected()
-	err := r.tree.Close()
+	err := errors.Join(r.tree.Close(), os.RemoveAll(r.boxes()))
+	_ = os.Remove(r.options.State) // whose other contents, if any, are somebody else's
 	r.idmaps.close()
 	for _, f := range []*os.File{r.ids.file, r.init, r.state} {
 		f.Close()

@@ -43,6 +43,8 @@ func staged(place string, l layout, fn func(root string) error) error {
 			if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 				return fmt.Errorf("unshare mount namespace: %w", err)
 			}
+			// Of this thread alone, like its mounts: what is made here is for everybody inside.
+			unix.Umask(0o022)
 			// The runner's namespace still receives the host's mounts; a staging does not.
 			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 				return fmt.Errorf("make mounts private: %w", err)
