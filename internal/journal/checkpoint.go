@@ -33,6 +33,8 @@ type checkpoint struct {
 	origin string
 	size   int64
 	root   tlog.Hash
+
+	at int64 // offset in the file of checkpoints
 }
 
 func (c *checkpoint) text() string {
@@ -102,6 +104,7 @@ func readCheckpoints(dir string, known note.Verifiers) (signed []checkpoint, end
 		if err != nil {
 			return signed, end, 0, &CorruptError{File: checkpointFile, Seq: -1, Offset: end, Reason: err.Error()}
 		}
+		c.at = end
 		signed = append(signed, c)
 		end += int64(len(msg)) + 1
 	}

@@ -24,6 +24,7 @@ func story(t testing.TB, dir string, d *disk) (acked int) {
 	t.Helper()
 	j, err := Open(dir, storyOptions(d))
 	if err != nil {
+		t.Logf("open: %v", err)
 		return 0
 	}
 	defer j.Close()
@@ -121,6 +122,7 @@ func seedJournal(t testing.TB) string {
 // R254: the power fails at the k-th operation, for every k, and the machine is switched
 // on again, several times over with a different rest of what was not synced.
 func TestPowerCut(t *testing.T) {
+	t.Parallel()
 	seed := seedJournal(t)
 	for k := 0; ; k++ {
 		dir := clone(t, seed)
@@ -148,23 +150,33 @@ func TestPowerCut(t *testing.T) {
 // half-way if it is a write. Nothing is acknowledged that is not there afterwards,
 // neither after a restart of the daemon nor after one of the machine.
 func TestDiskFaults(t *testing.T) {
+	t.Parallel()
 	seed := seedJournal(t)
 	for _, errno := range []error{unix.EIO, unix.ENOSPC, unix.EDQUOT, io.ErrShortWrite} {
 		for k := 0; ; k++ {
 			dir := clone(t, seed)
+			well := false
 			d := watch(dir, func(op int, _ string) error {
-				if op == k {
+				if op == k && !well {
 					return errno
 				}
 				return nil
 			})
 			acked := story(t, dir, d.disk())
+			last := d.ops <= k // the story came to its end
+			well = true
 			recovered(t, d.powerCut(t, nil), acked)
-			recovered(t, dir, acked)
+			// Only the daemon starts anew. What the failed sync dropped is still to be
+			// read, and must not be built upon without being written again.
+			if again := story(t, dir, d.disk()); again < acked {
+				t.Errorf("%d records were acknowledged, %d after a restart", acked, again)
+			} else {
+				recovered(t, d.powerCut(t, nil), again)
+			}
 			if t.Failed() {
 				t.Fatalf("%v at operation %d", errno, k)
 			}
-			if d.ops <= k {
+			if last {
 				break
 			}
 		}
@@ -216,6 +228,7 @@ func TestAckOrder(t *testing.T) {
 // R254: the last segment ends at any byte of what was written: the journal recovers to
 // exactly the records that are whole, and goes on.
 func TestTruncateEverywhere(t *testing.T) {
+	t.Parallel()
 	dir := clone(t, seedJournal(t))
 	opt := storyOptions(watch(dir, nil).disk())
 	opt.SegmentBytes = 4 << 10
@@ -262,6 +275,7 @@ func TestKill(t *testing.T) {
 	if dir := os.Getenv("JOURNAL_KILL_DIR"); dir != "" {
 		appendForever(dir)
 	}
+	t.Parallel()
 	dir := fresh(t)
 	acked := map[string]bool{}
 	deadline := time.Now().Add(3 * time.Second)

@@ -56,6 +56,7 @@ func (g *segment) at(off int64) int64 {
 // R254: any byte of a journal is changed: Verify fails and names the record, and Open
 // refuses and cuts nothing.
 func TestFlipEveryByte(t *testing.T) {
+	t.Parallel()
 	dir, segments := closed(t)
 	known := verifiers(t, dir)
 	try := func(name string, check func(off int64, bad *CorruptError) error) {

@@ -31,8 +31,33 @@ type watchedDisk struct {
 
 // stored is what is known of one file. Its present content is in the file itself.
 type stored struct {
-	synced   []byte
-	poisoned bool // a sync failed: what was written before is never synced any more
+	synced []byte
+	dirty  map[int]bool // sectors written since the last sync, failed syncs included
+}
+
+const sector = 512
+
+func (s *stored) write(from, to int64) {
+	if s.dirty == nil {
+		s.dirty = map[int]bool{}
+	}
+	for i := from / sector; i*sector < to; i++ {
+		s.dirty[int(i)] = true
+	}
+}
+
+// sync keeps the sectors that are dirty and no others: what a failed sync has dropped is
+// in the file, and not on the disk.
+func (s *stored) sync(present []byte) {
+	synced := make([]byte, len(present))
+	copy(synced, s.synced)
+	for i := range s.dirty {
+		if at := i * sector; at < len(present) {
+			end := min(at+sector, len(present))
+			copy(synced[at:end], present[at:end])
+		}
+	}
+	s.synced, s.dirty = synced, nil
 }
 
 func watch(dir string, fault func(op int, kind string) error) *watchedDisk {
@@ -57,13 +82,17 @@ func (d *watchedDisk) of(f *os.File) *stored {
 	if s := d.open[f]; s != nil {
 		return s
 	}
-	content, err := os.ReadFile(f.Name())
-	if err != nil {
-		panic(err)
-	}
-	s := &stored{synced: content}
 	name := filepath.Base(f.Name())
-	d.open[f], d.now[name], d.kept[name] = s, s, s
+	s := d.now[name]
+	if s == nil {
+		content, err := os.ReadFile(f.Name())
+		if err != nil {
+			panic(err)
+		}
+		s = &stored{synced: content}
+		d.now[name], d.kept[name] = s, s
+	}
+	d.open[f] = s
 	return s
 }
 
@@ -84,7 +113,8 @@ func (d *watchedDisk) disk() *disk {
 		},
 		write: func(f *os.File, b []byte, off int64) (int, error) {
 			defer locked()()
-			d.of(f)
+			s := d.of(f)
+			s.write(off, off+int64(len(b)))
 			if err := d.step("write"); err != nil {
 				n, _ := f.WriteAt(b[:len(b)/2], off)
 				return n, err
@@ -95,12 +125,10 @@ func (d *watchedDisk) disk() *disk {
 			defer locked()()
 			s := d.of(f)
 			if err := d.step("sync"); err != nil {
-				s.poisoned = true
+				s.dirty = nil
 				return err
 			}
-			if !s.poisoned {
-				s.synced = readAll(f)
-			}
+			s.sync(readAll(f))
 			return nil
 		},
 		allocate: func(f *os.File, size int64) error {
@@ -113,10 +141,11 @@ func (d *watchedDisk) disk() *disk {
 		},
 		truncate: func(f *os.File, size int64) error {
 			defer locked()()
-			d.of(f)
+			s := d.of(f)
 			if err := d.step("truncate"); err != nil {
 				return err
 			}
+			s.write(size, int64(len(readAll(f)))) // zeros, should it grow again
 			return f.Truncate(size)
 		},
 		rename: func(from, to string) error {
@@ -151,7 +180,7 @@ func readAll(f *os.File) []byte {
 	return b
 }
 
-// syncedLen is how much of a file with this name would survive.
+// synced is what would be left of the file with this name.
 func (d *watchedDisk) synced(name string) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -204,7 +233,6 @@ func (d *watchedDisk) powerCut(t testing.TB, rng *rand.Rand) string {
 
 // mix takes each sector from the one or from the other, and the length too.
 func mix(rng *rand.Rand, synced, present []byte) []byte {
-	const sector = 512
 	size := len(synced)
 	if rng.IntN(2) == 0 {
 		size = len(present)

@@ -169,7 +169,7 @@ func (j *Journal) open() error {
 	if err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
-	signed, sumsEnd, _, err := readCheckpoints(j.dir, note.VerifierList(verifier))
+	signed, end, _, err := readCheckpoints(j.dir, note.VerifierList(verifier))
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (j *Journal) open() error {
 	if err := found.run(j.dir); err != nil {
 		return err
 	}
-	if err := j.openCheckpoints(sumsEnd); err != nil {
+	if err := j.openCheckpoints(signed, end); err != nil {
 		return err
 	}
 	j.segments, j.tree = found.segments, found.tree
@@ -212,9 +212,9 @@ func (j *Journal) openKey() error {
 	return err
 }
 
-// openCheckpoints opens the checkpoint file, without the beginning of a note that
-// was never finished.
-func (j *Journal) openCheckpoints(end int64) error {
+// openCheckpoints opens the checkpoint file, without what is there of a note that was
+// never finished.
+func (j *Journal) openCheckpoints(signed []checkpoint, end int64) error {
 	f, err := os.OpenFile(filepath.Join(j.dir, checkpointFile), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
@@ -223,7 +223,26 @@ func (j *Journal) openCheckpoints(end int64) error {
 	if err := j.disk.truncate(f, end); err != nil {
 		return err
 	}
+	if len(signed) > 0 {
+		if err := j.writeAgain(f, signed[len(signed)-1].at, end); err != nil {
+			return err
+		}
+	}
 	return j.disk.syncDir(j.dir)
+}
+
+// writeAgain makes durable what the last write of an earlier daemon left, of which nobody
+// knows whether its sync came, or failed. Where it failed, the kernel still shows the
+// bytes and counts them as written: only a new write makes it try again.
+func (j *Journal) writeAgain(f *os.File, from, to int64) error {
+	b := make([]byte, to-from)
+	if _, err := f.ReadAt(b, from); err != nil {
+		return err
+	}
+	if _, err := j.disk.write(f, b, from); err != nil {
+		return err
+	}
+	return j.disk.sync(f)
 }
 
 // openLast takes up the last segment where the last whole Append ended.
@@ -258,9 +277,14 @@ func (j *Journal) openLast(tail int64) error {
 	} else if err != nil {
 		return err
 	}
-	// What was read may have been in memory only: a daemon that was killed between
-	// its write and its sync leaves such records. They count from now on.
-	return j.disk.sync(f)
+	if len(last.offsets) == 0 {
+		return nil // the last write was to an earlier segment, and its sync came
+	}
+	from, err := last.lastWrite(f)
+	if err != nil {
+		return err
+	}
+	return j.writeAgain(f, from, last.end)
 }
 
 // full reports whether err says that there is no room on the disk.

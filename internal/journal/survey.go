@@ -283,6 +283,19 @@ func (g *segment) offset(seq int64) int64 {
 	return int64(g.offsets[seq-g.first])
 }
 
+// lastWrite is where the write began that brought the last record.
+func (g *segment) lastWrite(f io.ReaderAt) (int64, error) {
+	head := make([]byte, frameHeader)
+	if _, err := f.ReadAt(head, int64(g.offsets[len(g.offsets)-1])); err != nil {
+		return 0, err
+	}
+	h, ok := decodeFrame(head, g.seed)
+	if !ok {
+		return 0, flawHeader
+	}
+	return g.offset(h.base()), nil
+}
+
 // back drops the beginning of an Append whose end never came: it was not acknowledged,
 // and its records hold together.
 func (s *survey) back(seg *segment) {
