@@ -391,6 +391,8 @@ type bench struct {
 	fake  *fake
 	state string
 	cfg   Config
+
+	closers []func()
 }
 
 func start(t *testing.T) *bench {
@@ -398,30 +400,43 @@ func start(t *testing.T) *bench {
 	return startOn(t, newFake(), t.TempDir()+"/state", nil)
 }
 
+// startOn starts on a state directory that may have a past. A policy is loaded unless
+// change sets one: inside a bubble of synctest its goroutines must be the bubble's.
 func startOn(t *testing.T, f *fake, state string, change func(*Config)) *bench {
 	t.Helper()
-	policy, err := rego.Load(testPolicy, rego.Options{Deadline: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := Config{State: state, Policy: policy, Launcher: f, Version: "test", Log: testLog(t)}
+	cfg := Config{State: state, Launcher: f, Version: "test", Log: testLog(t)}
 	if change != nil {
 		change(&cfg)
+	}
+	b := &bench{t: t, fake: f, state: state}
+	if cfg.Policy == nil {
+		cfg.Policy = loadPolicy(t)
+		b.closers = append(b.closers, cfg.Policy.Close)
 	}
 	s, err := New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{s, t, f, state, cfg}
-	t.Cleanup(b.stop)
+	b.Supervisor, b.cfg = s, cfg
 	return b
+}
+
+func loadPolicy(t *testing.T) *rego.Engine {
+	t.Helper()
+	policy, err := rego.Load(testPolicy, rego.Options{Deadline: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy
 }
 
 func (b *bench) stop() {
 	if err := b.Supervisor.Close(context.Background()); err != nil {
 		b.t.Error(err)
 	}
-	b.cfg.Policy.Close()
+	for _, close := range b.closers {
+		close()
+	}
 }
 
 var alice = api.Principal{UID: 1000, GID: 1000}

@@ -367,7 +367,7 @@ func TestRunnerGone(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)
-		defer b.cfg.Policy.Close()
+		defer b.stop()
 		id := b.session()
 		var running *api.Receipt
 		var all sync.WaitGroup
