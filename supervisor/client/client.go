@@ -48,6 +48,9 @@ func (c *Client) WithScope(scope api.Scope) *Client {
 	return &Client{http: c.http, scope: scope}
 }
 
+// CloseIdle closes the connections that no call uses. The client stays usable.
+func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
+
 // Open asks for a session.
 func (c *Client) Open(ctx context.Context, open api.SessionOpen) (*api.Receipt, error) {
 	return receipt(c.post(ctx, "/v1/sessions", open))
