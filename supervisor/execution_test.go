@@ -248,6 +248,25 @@ func TestLeftoversDoNotHoldTheReceipt(t *testing.T) {
 	})
 }
 
+// A tree that does not die, of a dead disk or a hung file system, does not hold its
+// caller for ever.
+func TestUndead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		id := b.session()
+		began := time.Now()
+		r := b.execute(api.Exec{SessionID: id, Argv: []string{"undead"}, TimeoutNS: int64(time.Second)})
+		if r.Outcome != api.OutcomeFaulted || r.ErrorCode != api.CodeWaitFailed || r.Payload.Exec.ExitCode != -1 {
+			t.Errorf("%+v", r)
+		}
+		if took := time.Since(began); took != time.Second+b.defaults.Grace+reapLimit+drainLimit {
+			t.Errorf("took %v", took)
+		}
+		b.fake.lose()
+	})
+}
+
 // The files that the caller wants come back as blobs; one that cannot is said.
 func TestArtifacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

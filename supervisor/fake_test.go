@@ -114,6 +114,8 @@ var commands = map[string]func(*process) exit{
 	},
 	// stubborn ends only by KILL.
 	"stubborn": func(p *process) exit { <-p.killed; return exit{signal: 9} },
+	// undead does not even end by KILL; only with the runner.
+	"undead": func(p *process) exit { <-p.lost; return exit{} },
 	// for sleeps for a duration and exits.
 	"for": func(p *process) exit {
 		d, _ := time.ParseDuration(p.exec.Argv[1])

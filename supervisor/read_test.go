@@ -1,0 +1,170 @@
+package supervisor
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// outputOf follows an execution and returns what came, by stream.
+func (b *bench) outputOf(exec string, from Offsets) (map[string]string, *api.Receipt) {
+	b.t.Helper()
+	got := map[string]string{}
+	r, denial, err := b.Output(b.t.Context(), &api.Request{Op: api.OpOutput, Principal: alice, Read: &api.Read{ExecID: exec}}, from, func(e api.Event) {
+		got[e.Stream] += string(e.Bytes)
+	})
+	if err != nil || denial != nil {
+		b.t.Error(denial, err)
+	}
+	return got, r
+}
+
+// C13: one store, several views: the same bytes from a running execution, from the
+// receipt of one that ended, and from any offset.
+func TestOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		id := b.session()
+		var exec string
+		var all sync.WaitGroup
+		all.Go(func() {
+			req := &api.Request{Op: api.OpExec, Principal: alice, Exec: &api.Exec{SessionID: id, Argv: []string{"sleep"}}}
+			if _, err := b.Do(t.Context(), req, func(e api.Event) { exec = e.ExecID }); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Second)
+		all.Go(func() {
+			got, r := b.outputOf(exec, Offsets{Stdout: 5})
+			if got["stdout"] != "ing" || r.ExecID != exec || time.Since(time.Unix(0, r.AdmittedAtNS)) != 3*time.Second {
+				t.Errorf("%v %+v", got, r)
+			}
+		})
+		time.Sleep(2 * time.Second)
+		b.signal(id, "INT")
+		all.Wait()
+		for from, want := range map[int64]string{0: "sleeping", 5: "ing", 8: "", 100: ""} {
+			if got, r := b.outputOf(exec, Offsets{Stdout: from}); got["stdout"] != want || r.ExecID != exec {
+				t.Errorf("from %d: %v", from, got)
+			}
+		}
+		blob := b.exec(id, "flood", "100000")
+		if got, _ := b.outputOf(blob.ExecID, Offsets{Stdout: 99990}); got["stdout"] != string(pattern(100000)[99990:]) {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// R067: content is checked against its name on the way in and on the way out.
+func TestBlobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		put := func(size int64, ref, content string) *api.Receipt {
+			r, err := b.PutBlob(t.Context(), &api.Request{Op: api.OpBlobPut, Principal: alice, Blob: &api.BlobPut{BlobRef: ref, SizeBytes: size}}, bytes.NewReader([]byte(content)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		ref := digest([]byte("content"))
+		if r := put(7, ref, "content"); r.Outcome != api.OutcomeOK || r.Payload.Blob.BlobRef != ref {
+			t.Errorf("%+v", r)
+		}
+		for name, r := range map[string]*api.Receipt{
+			"another content": put(7, ref, "CONTENT"),
+			"too short":       put(8, "", "content"),
+			"too long":        put(6, "", "content"),
+		} {
+			if r.Outcome != api.OutcomeFaulted || r.ErrorCode != api.CodeBlobMismatch {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		if r := put(1000000, "", ""); r.Outcome != api.OutcomeDenied {
+			t.Errorf("%+v", r)
+		}
+		content, size, denial, err := b.OpenBlob(t.Context(), &api.Request{Op: api.OpBlobGet, Principal: alice, Read: &api.Read{BlobRef: ref}})
+		if err != nil || denial != nil {
+			t.Fatal(denial, err)
+		}
+		defer content.Close()
+		if got, err := io.ReadAll(content); string(got) != "content" || size != 7 || err != nil {
+			t.Errorf("%q %d %v", got, size, err)
+		}
+		_, _, _, err = b.OpenBlob(t.Context(), &api.Request{Op: api.OpBlobGet, Principal: alice, Read: &api.Read{BlobRef: digest(nil)}})
+		if e, ok := err.(*api.Error); !ok || e.Code != api.CodeNotFound {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A read that policy denies has a receipt; one that it allows leaves no record.
+func TestReadIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		before := len(b.records())
+		if _, denial, err := b.Sessions(t.Context(), &api.Request{Op: api.OpSessionList, Principal: alice, Read: &api.Read{}}); denial != nil || err != nil {
+			t.Error(denial, err)
+		}
+		if len(b.records()) != before {
+			t.Error("an allowed read is recorded")
+		}
+		list, denial, err := b.Sessions(t.Context(), &api.Request{Op: api.OpSessionList, Principal: alice, Read: &api.Read{State: "error"}})
+		if list != nil || err != nil || denial == nil || denial.Outcome != api.OutcomeDenied || denial.Op != api.OpSessionList {
+			t.Errorf("%v %+v %v", list, denial, err)
+		}
+		if diff := cmp.Diff([]string{"intent", "decision", "receipt"}, types(b.records()[before:])); diff != "" {
+			t.Error(diff)
+		}
+		// An operation with effect does not come in by this door.
+		_, _, err = b.Sessions(t.Context(), &api.Request{Op: api.OpExec, Principal: alice, Exec: &api.Exec{SessionID: "s-x", Argv: []string{"true"}}})
+		if e, ok := err.(*api.Error); !ok || e.Code != api.CodeUnknownMethod {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// Receipts are listed newest first, by filter.
+func TestReceipts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		open := b.open()
+		id := open.SessionID
+		first, second, faulted := b.exec(id, "true"), b.exec(id, "false"), b.exec(id, "nope")
+		for _, tt := range []struct {
+			f    api.Read
+			want []*api.Receipt
+		}{
+			{api.Read{}, []*api.Receipt{faulted, second, first, open}},
+			{api.Read{Limit: 2}, []*api.Receipt{faulted, second}},
+			{api.Read{Op: api.OpExec, Outcome: api.OutcomeOK}, []*api.Receipt{second, first}},
+			{api.Read{ExecID: first.ExecID}, []*api.Receipt{first}},
+			{api.Read{SessionID: "s-other"}, nil},
+		} {
+			list, _, err := b.Receipts(t.Context(), &api.Request{Op: api.OpReceiptList, Principal: alice, Read: &tt.f})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got, want []string
+			for _, r := range list.Receipts {
+				got = append(got, r.IntentID)
+			}
+			for _, r := range tt.want {
+				want = append(want, r.IntentID)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%+v: %s", tt.f, diff)
+			}
+		}
+	})
+}
