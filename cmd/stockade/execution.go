@@ -150,8 +150,8 @@ func (c *cli) ended(r *api.Receipt) error {
 	if x.Overflow != nil {
 		c.say("%s has %s, more than the %s that may be inline", x.Overflow.Stream, amount(x.Overflow.SizeBytes), amount(x.Overflow.LimitBytes))
 	}
-	if x.Usage.OOMKills > 0 {
-		c.say("out of memory: the session's ceiling was reached and the kernel killed %d process(es)", x.Usage.OOMKills)
+	if x.ErrorCode == api.CodeOOMKilled {
+		c.say("out of memory: the session's memory ceiling was reached (peak %s)", amount(x.Usage.PeakMemoryBytes))
 	}
 	switch {
 	case x.Status == "timeout":

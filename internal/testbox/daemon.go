@@ -58,11 +58,12 @@ type Daemon struct {
 	Socket string
 	State  string
 
-	Args []string // of the next start
-	env  []string
-	cmd  *exec.Cmd
-	done chan struct{}
-	log  log
+	Args   []string // of the next start
+	env    []string
+	client *client.Client
+	cmd    *exec.Cmd
+	done   chan struct{}
+	log    log
 }
 
 // Start starts a supervisor on a directory and returns once it serves.
@@ -108,8 +109,14 @@ func (d *Daemon) Start() error {
 // Log is what the daemon and its runner wrote to stderr so far.
 func (d *Daemon) Log() string { return d.log.String() }
 
-// Client returns a client of the daemon.
-func (d *Daemon) Client() *client.Client { return client.New(d.Socket) }
+// Client returns the one client of the daemon: the leak check closes its idle
+// connections, which would be descriptors of the daemon.
+func (d *Daemon) Client() *client.Client {
+	if d.client == nil {
+		d.client = client.New(d.Socket)
+	}
+	return d.client
+}
 
 // Stop asks the daemon to stop, as a service manager would, and waits until it has.
 func (d *Daemon) Stop() error {
@@ -199,6 +206,7 @@ func (d *Daemon) Used(ctx context.Context, use func(context.Context) error) (Res
 	if err := use(ctx); err != nil {
 		return nil, err
 	}
+	d.Client().CloseIdle()
 	var last Residue
 	for range 50 {
 		now, err := d.Scope().Take()
