@@ -49,9 +49,10 @@ func Digest(ref string) (string, error) {
 
 // Store is a directory of blobs. Its methods may be called at the same time.
 type Store struct {
-	dir  string
-	lock *os.File
-	fans [256]atomic.Bool // directories known to exist durably
+	dir   string
+	lock  *os.File
+	files atomic.Int64     // names for incoming files
+	fans  [256]atomic.Bool // directories known to exist durably
 }
 
 // Open opens the store in dir, which it makes if need be, and removes what a crash

@@ -61,11 +61,12 @@ func (w *Writer) Write(p []byte) (int, error) {
 
 func (w *Writer) writeFile(p []byte) error {
 	if w.file == nil {
-		f, err := os.CreateTemp(w.store.incoming(), "*")
+		name := filepath.Join(w.store.incoming(), strconv.FormatInt(w.store.files.Add(1), 10))
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o400)
 		if err != nil {
 			return err
 		}
-		w.file, w.temp = f, f.Name()
+		w.file, w.temp = f, name
 		if _, err := f.Write(w.buf); err != nil {
 			return err
 		}
@@ -134,10 +135,10 @@ func (w *Writer) Ref() string {
 func (w *Writer) Commit() (ref string, size int64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.end()
 	if w.err != nil {
 		return "", 0, w.err
 	}
-	defer w.end()
 	ref, size = reference(w.sum), w.size
 	if err := w.commit(hex.EncodeToString(w.sum.Sum(nil))); err != nil {
 		return "", 0, fmt.Errorf("commit blob: %w", err)
@@ -157,10 +158,7 @@ func (w *Writer) commit(digest string) error {
 			return err
 		}
 	}
-	if err := w.file.Chmod(0o400); err != nil {
-		return err
-	}
-	if err := w.file.Sync(); err != nil { // not SyncData: the mode must last too
+	if err := durable.SyncData(w.file); err != nil {
 		return err
 	}
 	if err := w.store.fan(digest); err != nil {
