@@ -373,6 +373,9 @@ func actBlob(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Error
 	if err == nil {
 		return api.Payload{Blob: &api.BlobResult{BlobRef: ref, SizeBytes: size}}, nil
 	}
+	if e, ok := errors.AsType[*api.Error](err); ok { // the content's own: it did not arrive
+		return api.Payload{}, e
+	}
 	fault := api.Errorf(api.CodeBlobFailed, "%v", err)
 	if errors.Is(err, blob.ErrMismatch) || errors.Is(err, errSize) {
 		fault.Code = api.CodeBlobMismatch

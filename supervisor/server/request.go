@@ -210,8 +210,12 @@ type patient struct {
 func (p patient) Read(b []byte) (int, error) {
 	p.c.control.SetReadDeadline(time.Now().Add(p.c.server.options.BodyTimeout))
 	n, err := p.r.Read(b)
-	if err == io.EOF {
+	switch err {
+	case nil:
+	case io.EOF:
 		p.c.control.SetReadDeadline(time.Time{})
+	default:
+		err = api.Errorf(api.CodeBlobMismatch, "the content did not arrive whole")
 	}
 	return n, err
 }

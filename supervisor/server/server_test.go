@@ -384,8 +384,8 @@ func TestSlowAndMany(t *testing.T) {
 		}
 		conn.SetDeadline(time.Now().Add(5 * time.Second))
 		io.WriteString(conn, lines)
-		if _, err := io.ReadAll(conn); err != nil {
-			t.Errorf("%s: %v", name, err)
+		if answer, err := io.ReadAll(conn); err != nil || strings.Contains(string(answer), " 500 ") {
+			t.Errorf("%s: %s %v", name, answer, err)
 		}
 		conn.Close()
 	}
