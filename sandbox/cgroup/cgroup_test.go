@@ -40,13 +40,7 @@ var roles = map[string]func() error{
 		io.Copy(io.Discard, os.Stdin)
 		return nil
 	},
-	// where prints its unified group, as its cgroup namespace shows it.
-	"where": func() error {
-		data, err := os.ReadFile("/proc/self/cgroup")
-		_, unified, _ := strings.Cut(string(data), "0::")
-		fmt.Print(unified)
-		return err
-	},
+	"where": where,
 	// eat touches memory without end, once told to.
 	"eat": func() error {
 		fmt.Println("ready")
@@ -75,7 +69,8 @@ var roles = map[string]func() error{
 		}
 		return errors.New("1000 processes")
 	},
-	"v1": pureV1,
+	"v1":         pureV1,
+	"delegation": delegation,
 	// spawn clones a child into the group of descriptor 3.
 	"spawn": func() error {
 		cmd := role("where")
@@ -84,6 +79,14 @@ var roles = map[string]func() error{
 		fmt.Print(string(out))
 		return err
 	},
+}
+
+// where prints its unified group, as its cgroup namespace shows it.
+func where() error {
+	data, err := os.ReadFile("/proc/self/cgroup")
+	_, unified, _ := strings.Cut(string(data), "0::")
+	fmt.Print(unified)
+	return err
 }
 
 // pureV1 lives where the host has mounted no unified hierarchy.
@@ -141,16 +144,101 @@ func pureV1() error {
 }
 
 // A pure v1 host: the Tree mounts the unified hierarchy for itself and takes it away again.
-func TestPureV1(t *testing.T) {
-	needRoot(t)
-	if _, err := os.Stat("/sys/fs/cgroup/unified/cgroup.procs"); err != nil {
-		skip(t, "the host is not hybrid")
+// Where the host has mounted one, that one is used.
+func TestUnifiedOfOurOwn(t *testing.T) {
+	tree := open(t)
+	if tree.Layout() == "hybrid" {
+		cmd := role("v1")
+		cmd.Env = append(cmd.Env, "CGROUP_TEST_DIR="+t.TempDir())
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
 	}
-	cmd := role("v1")
-	cmd.Env = append(cmd.Env, "CGROUP_TEST_DIR="+t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
+	dir := t.TempDir()
+	second, err := cgroup.Open(fmt.Sprintf("test-second-%d", os.Getpid()), cgroup.Options{Unified: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("mounted in spite of the host's: %v", err)
+	}
+}
+
+// delegation is the life of a runner in a group of a certain kind: it is started in there,
+// and says where it ended up.
+func delegation() error {
+	tree, err := cgroup.Open(fmt.Sprintf("test-delegation-%d", os.Getpid()), cgroup.Options{})
+	if err != nil {
+		fmt.Println("refused:", err)
+		return nil
+	}
+	defer tree.Close()
+	s, err := tree.Create("s1", limits)
+	if err != nil {
+		return err
+	}
+	defer s.Remove()
+	if _, _, err := s.Limits(); err != nil {
+		return err
+	}
+	return where()
+}
+
+// On v2 the runner leaves the group that it builds upon, and takes along only whom it may;
+// with the controllers on v1 it stays where it is.
+func TestDelegation(t *testing.T) {
+	layout := open(t).Layout()
+	mount := map[string]string{"v2": "/sys/fs/cgroup", "hybrid": "/sys/fs/cgroup/unified"}[layout]
+	for _, row := range []struct {
+		name     string
+		stranger bool
+		delegate bool
+		v2       string // what the runner says there
+	}{
+		{"alone", false, false, "/supervisor"},
+		{"with a stranger", true, false, "refused"},
+		{"with a stranger, delegated", true, true, "/supervisor"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			group := fmt.Sprintf("%s/stockade-test-own-%d", mount, os.Getpid())
+			if err := os.Mkdir(group, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				os.Remove(group + "/supervisor")
+				if err := os.Remove(group); err != nil {
+					t.Error(err)
+				}
+			}()
+			if row.delegate {
+				if err := unix.Setxattr(group, "trusted.delegate", []byte("1"), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fd, err := os.Open(group)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer fd.Close()
+			inside := &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(fd.Fd())}
+			if row.stranger {
+				cmd, in := start(t, "wait", inside)
+				defer cmd.Wait()
+				defer in.Close()
+			}
+			cmd := role("delegation")
+			cmd.SysProcAttr = inside
+			out, err := cmd.CombinedOutput()
+			want := filepath.Base(group) + "\n"
+			if layout == "v2" {
+				want = row.v2
+			}
+			if err != nil || !strings.Contains(string(out), want) {
+				t.Errorf("%v: %s, want %s", err, out, want)
+			}
+		})
 	}
 }
 
@@ -440,6 +528,60 @@ func TestMemoryCeiling(t *testing.T) {
 	}
 }
 
+// T061: on v2 an execution that is out of memory dies as a whole, and its leaf knows; on v1
+// the session's group counts. Init lives on either way.
+func TestMemoryCeilingOfLeaf(t *testing.T) {
+	tree := open(t)
+	s := create(t, tree, "oom", limits)
+	in, _ := start(t, "wait", nil)
+	if err := s.JoinRoot(in.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.JoinInit(in.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := s.Leaf("e1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := leaf.FD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fd.Close()
+	inside := &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(fd.Fd())}
+	sibling, _ := start(t, "wait", inside)
+	eater, told := start(t, "eat", inside)
+	for _, cmd := range []*exec.Cmd{sibling, eater} {
+		if err := s.JoinV1(cmd.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told.Close()
+	eater.Wait()
+	v2 := tree.Layout() == "v2"
+	if v2 {
+		sibling.Wait()
+		if sibling.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			t.Errorf("the sibling in the leaf: %v", sibling.ProcessState)
+		}
+	}
+	u, err := leaf.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	total, err := s.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if total.OOMKills < 1 || v2 != (u.OOMKills > 0) || v2 != (u.PeakMemory > 0) {
+		t.Errorf("leaf %+v, session %+v", u, total)
+	}
+	if err := in.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("init: %v", err)
+	}
+}
+
 // T059: the pids ceiling is the grant and init's own allowance.
 func TestPIDsCeiling(t *testing.T) {
 	tree := open(t)
@@ -664,13 +806,8 @@ func needRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	skip(t, "needs root")
-}
-
-func skip(t *testing.T, why string) {
-	t.Helper()
 	if os.Getenv("STOCKADE_NOSKIP") == "1" {
-		t.Fatal(why)
+		t.Fatal("needs root")
 	}
-	t.Skip(why)
+	t.Skip("needs root")
 }

@@ -159,9 +159,12 @@ func locate(mounts []*mountinfo.Info, own map[string]string, controller string, 
 	if !ok {
 		return hierarchy{}, fmt.Errorf("controller %q: %w", controller, errNoHierarchy)
 	}
-	if opts.Parent != "" {
+	switch {
+	case opts.Parent != "":
 		group = path.Clean("/" + opts.Parent)
-	} else if controller == "" && path.Base(group) == supervisor {
+	case strings.HasPrefix(group, "/.."):
+		return hierarchy{}, fmt.Errorf("group %s is outside of this cgroup namespace: %w", group, errNoHierarchy)
+	case controller == "" && path.Base(group) == supervisor:
 		// We are below our group already: an earlier runner moved us, or systemd
 		// (DelegateSubgroup=) did.
 		group = path.Dir(group)
@@ -234,21 +237,55 @@ func (h Hierarchies) delegate(opts Options) error {
 	if len(h.onV2) == 0 {
 		return nil
 	}
-	if h.unified.parent != "" { // the root of the hierarchy may hold processes
+	if exists(parent + "/cgroup.events") { // not the root of the hierarchy, which may hold processes
+		if err := h.evacuate(parent, opts.Companions); err != nil {
+			return err
+		}
+	}
+	return enable(parent, h.onV2)
+}
+
+// evacuate moves the runner and its companions out of the group that we build upon. Where
+// the whole group is ours, everybody in it moves; where it is not, a stranger in it is a
+// refusal, before anything has been written.
+func (h Hierarchies) evacuate(parent string, companions []int) error {
+	ours := h.unified.parent == "" || delegated(parent) // a cgroup namespace's root, a container's own
+	for range 100 {                                     // processes fork meanwhile
+		pids, err := members(parent)
+		if err != nil {
+			return fmt.Errorf("cgroup %s: %w", parent, err)
+		}
+		if len(pids) == 0 {
+			return nil
+		}
+		for _, pid := range pids {
+			if !ours && pid != os.Getpid() && !slices.Contains(companions, pid) {
+				return fmt.Errorf("cgroup %s holds processes of others (%d): start the runner in a group of its own, such as by systemd-run --scope -p Delegate=yes, or name one", parent, pid)
+			}
+		}
 		if err := os.MkdirAll(parent+"/"+supervisor, 0o755); err != nil {
 			return fmt.Errorf("cgroup %s: %w", parent, err)
 		}
-		for _, pid := range append([]int{os.Getpid()}, opts.Companions...) {
-			if err := writeFile(parent+"/"+supervisor+"/cgroup.procs", strconv.Itoa(pid)); err != nil {
+		for _, pid := range pids {
+			err := writeFile(parent+"/"+supervisor+"/cgroup.procs", strconv.Itoa(pid))
+			if err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("move process %d to cgroup %s/%s: %w", pid, parent, supervisor, err)
 			}
 		}
 	}
-	err := enable(parent, h.onV2)
-	if errors.Is(err, unix.EBUSY) {
-		return fmt.Errorf("%w: it holds processes of others; start the runner in a group of its own (systemd-run -p Delegate=yes) or name one", err)
+	return fmt.Errorf("cgroup %s: processes appear in it faster than they can be moved", parent)
+}
+
+// delegated reports whether systemd has given the group away (Delegate=yes): the attribute
+// is how it says so, the second one since 251.
+func delegated(dir string) bool {
+	for _, name := range []string{"trusted.delegate", "user.delegate"} {
+		var value [1]byte
+		if n, err := unix.Getxattr(dir, name, value[:]); err == nil && n == 1 && value[0] == '1' {
+			return true
+		}
 	}
-	return err
+	return false
 }
 
 // enable hands controllers down to the children of a group of the unified hierarchy, as

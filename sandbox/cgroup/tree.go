@@ -39,7 +39,7 @@ import (
 type Options struct {
 	Parent     string // group below which they stand, in every hierarchy, such as "/stockade.slice"; "" means the runner's own
 	Unified    string // directory on which Open mounts the unified hierarchy, for this process's mount namespace, when the host (pure v1) has not; "" means do not
-	Companions []int  // processes beside the runner in its own group, such as the daemon that started it: on v2 they leave it together
+	Companions []int  // processes that may be moved with the runner on v2, such as the daemon that started it; in a group that systemd delegated, everybody may
 }
 
 // Tree is the groups of one instance in every hierarchy that matters.
