@@ -32,7 +32,7 @@ type execution struct {
 // Start starts a command in a session: born in a group of its own, as the granted
 // identity, with three pipes and no other descriptor. exited is called once if Start
 // succeeds.
-func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exited func(sandbox.Result)) (stdout, stderr *os.File, err error) {
+func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exited func(sandbox.Result)) (_, _ *os.File, err error) {
 	if stdin != nil {
 		defer stdin.Close()
 	}
@@ -65,8 +65,8 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 	}
 	ends.Add(func() { born.Close() })
 
-	var streams guest.Streams
-	streams.Cgroup = born
+	var stdout, stderr *os.File
+	streams := guest.Streams{Cgroup: born}
 	if streams.Stdin = stdin; stdin == nil {
 		// Not the host's /dev/null: no file of the host's is ever open inside.
 		empty, w, err := s.pipe()
@@ -81,11 +81,13 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 		{&stdout, &streams.Stdout},
 		{&stderr, &streams.Stderr},
 	} {
-		if *p.ours, *p.theirs, err = s.pipe(); err != nil {
+		r, w, err := s.pipe()
+		if err != nil {
 			return nil, nil, err
 		}
-		undo.Add(func() { (*p.ours).Close() })
-		ends.Add(func() { (*p.theirs).Close() })
+		undo.Add(func() { r.Close() })
+		ends.Add(func() { w.Close() })
+		*p.ours, *p.theirs = r, w
 	}
 
 	x.oomBefore = s.oomKills()

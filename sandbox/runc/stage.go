@@ -71,17 +71,43 @@ func (l *layout) build(place string) error {
 	if err != nil {
 		return err
 	}
-	err = unix.MoveMount(int(tmpfs.Fd()), "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH)
-	tmpfs.Close()
+	defer tmpfs.Close()
+	if err := l.populate(&rootDir{dir: tmpfs, owner: int(l.owner)}); err != nil {
+		return err
+	}
+	// Files were written through the mount at hand, and a process that another thread is
+	// forking just now may hold one of them open for writing: that mount could not be made
+	// read-only. So a second mount of the same file system becomes the root.
+	fd, err := unix.OpenTree(int(tmpfs.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+	if err != nil {
+		return fmt.Errorf("clone root: %w", err)
+	}
+	err = unix.MoveMount(fd, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	unix.Close(fd)
 	if err != nil {
 		return fmt.Errorf("mount root at %s: %w", place, err)
 	}
-	root, err := openRoot(place, l.owner)
-	if err != nil {
-		return err
+	if fd, err = unix.Open(place, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0); err != nil {
+		return fmt.Errorf("open root: %w", err)
 	}
+	root := &rootDir{dir: os.NewFile(uintptr(fd), place), owner: int(l.owner)}
 	defer root.dir.Close()
 
+	slices.SortStableFunc(l.attach, func(a, b attachment) int { return strings.Compare(a.target, b.target) })
+	for _, a := range l.attach {
+		if err := root.attach(a); err != nil {
+			return err
+		}
+	}
+	// Last, because mount points were made in it until now.
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("make root read-only: %w", err)
+	}
+	return nil
+}
+
+// populate makes what is in the root itself.
+func (l *layout) populate(root *rootDir) error {
 	for _, d := range l.dirs {
 		if err := root.mkdir(d); err != nil {
 			return err
@@ -97,39 +123,14 @@ func (l *layout) build(place string) error {
 			return err
 		}
 	}
-	slices.SortStableFunc(l.attach, func(a, b attachment) int { return strings.Compare(a.target, b.target) })
-	for _, a := range l.attach {
-		if err := root.attach(a); err != nil {
-			return err
-		}
-	}
-	// Last, because mount points were made in it until now.
-	if err := unix.MountSetattr(int(root.dir.Fd()), "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
-		return fmt.Errorf("make root read-only: %w", err)
-	}
 	return nil
 }
 
-// rootDir is the mounted root. Paths are walked one name at a time from its
+// rootDir is the root directory. Paths are walked one name at a time from its
 // descriptor, never through a symbolic link.
 type rootDir struct {
 	dir   *os.File
-	dev   uint64 // of our own file system: only in it is anything created
 	owner int
-}
-
-func openRoot(place string, owner uint32) (*rootDir, error) {
-	fd, err := unix.Open(place, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open root: %w", err)
-	}
-	dir := os.NewFile(uintptr(fd), place)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		dir.Close()
-		return nil, fmt.Errorf("stat root: %w", err)
-	}
-	return &rootDir{dir: dir, dev: st.Dev, owner: int(owner)}, nil
 }
 
 func (r *rootDir) mkdir(path string) error {
@@ -231,23 +232,21 @@ func step(at int, name string) (int, error) {
 }
 
 func (r *rootDir) create(at int, name string, dir bool) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(at, &st); err != nil {
+	var here, own unix.Stat_t
+	if err := errors.Join(unix.Fstat(at, &here), unix.Fstat(int(r.dir.Fd()), &own)); err != nil {
 		return err
 	}
-	if st.Dev != r.dev {
+	if here.Dev != own.Dev {
 		return errForeign
 	}
+	var err error
 	if dir {
-		if err := unix.Mkdirat(at, name, 0o755); err != nil {
-			return err
-		}
+		err = unix.Mkdirat(at, name, 0o755)
 	} else {
-		fd, err := unix.Openat(at, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o644)
-		if err != nil {
-			return err
-		}
-		unix.Close(fd)
+		err = unix.Mknodat(at, name, unix.S_IFREG|0o644, 0) // never open for writing: see build
+	}
+	if err != nil {
+		return err
 	}
 	return unix.Fchownat(at, name, r.owner, r.owner, unix.AT_SYMLINK_NOFOLLOW)
 }
