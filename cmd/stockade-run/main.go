@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/host"
 	"github.com/stockade-dev/stockade/sandbox/launch"
 	"github.com/stockade-dev/stockade/sandbox/runc"
 )
@@ -90,6 +91,7 @@ func (c *config) run() error {
 		// started us, and shares ours, moves with us.
 		c.Cgroup.Companions = []int{os.Getppid()}
 	}
+	c.Host = host.Probe()
 	runner, err := runc.New(c.Options)
 	if err != nil {
 		return err

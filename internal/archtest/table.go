@@ -10,6 +10,7 @@ const (
 	jsonschema  = "github.com/invopop/jsonschema"
 	libcgroups  = "github.com/opencontainers/cgroups"
 	libseccomp  = "github.com/seccomp/libseccomp-golang"
+	logrus      = "github.com/sirupsen/logrus"
 	mountinfo   = "github.com/moby/sys/mountinfo"
 	netlink     = "github.com/vishvananda/netlink"
 	opa         = "github.com/open-policy-agent/opa"
@@ -53,8 +54,9 @@ var Table = []Row{
 
 	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, mountinfo, runtimeSpec, unix}},
 	{"sandbox/host", []string{"sandbox", "sandbox/cgroup"}, []string{unix}},
-	{"sandbox/runc", []string{"sandbox", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/cgroup", "sandbox/host", "internal/cleanup"},
-		[]string{runc, libcgroups, netlink, runtimeSpec, unix, jsonexp}},
+	{"sandbox/oci", []string{"sandbox"}, []string{runtimeSpec}},
+	{"sandbox/runc", []string{"sandbox", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/cgroup", "sandbox/host", "internal/cleanup"},
+		[]string{runc, libcgroups, logrus, runtimeSpec, unix}},
 
 	// The supervisor and its two sides.
 	{"supervisor", []string{"supervisor/api", "rego", "sandbox", "sandbox/launch", "internal/journal", "internal/blob", "internal/cleanup", "internal/durable"},
