@@ -32,7 +32,7 @@ type box struct {
 	raw    *http.Client // for what the client would never send
 }
 
-func newBox(t *testing.T, options Options) *box {
+func newBox(t testing.TB, options Options) *box {
 	t.Helper()
 	engine, err := rego.Load(policy, rego.Options{Deadline: 5 * time.Second})
 	if err != nil {
@@ -81,7 +81,7 @@ func overSocket(socket string) *http.Client {
 }
 
 // open opens a session and returns its id.
-func (b *box) open(t *testing.T) string {
+func (b *box) open(t testing.TB) string {
 	t.Helper()
 	r, err := b.Open(t.Context(), local())
 	if err != nil || r.Outcome != api.OutcomeOK {
