@@ -45,10 +45,9 @@ var (
 // in it, 1<<32|TIOCSTI would not be TIOCSTI to us and still be to the kernel (CVE-2019-10063).
 const low = 1<<32 - 1
 
-// Flags as the kernel spells them where x/sys/unix has another word for it.
+// Values that x/sys/unix does not have in this form.
 const (
 	tmpfileBit     = 0o20000000 // __O_TMPFILE, without O_DIRECTORY
-	netlinkRoute   = unix.NETLINK_ROUTE
 	personalityGet = 0xffffffff
 	cloneNew       = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET // CLONE_NEWTIME is part of clone's exit signal
@@ -57,10 +56,10 @@ const (
 	tioclinux       = 0x541c
 )
 
-// bits are conditions "none of mask is set in arg".
+// none is the condition "no bit of mask is set in arg".
 func none(arg uint, mask uint64) [][]condition { return [][]condition{{{arg, mask, 0}}} }
 
-// equal are conditions "arg, as an int, is one of values".
+// equal are the conditions "arg, as an int, is one of values".
 func equal(arg uint, values ...uint64) [][]condition {
 	var out [][]condition
 	for _, v := range values {
@@ -69,7 +68,7 @@ func equal(arg uint, values ...uint64) [][]condition {
 	return out
 }
 
-// creates are conditions "flags create a file, and its mode has a set-id bit". Without
+// creates are the conditions "flags create a file, and its mode has a set-id bit". Without
 // O_CREAT and O_TMPFILE the mode is whatever was in the register.
 func creates(flags, mode uint) [][]condition {
 	var out [][]condition
@@ -166,7 +165,7 @@ var rows = []row{
 		sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown`,
 		verdict: allowed, why: "sockets that the next rows let exist, in a network namespace of the session's own"},
 	{calls: `socket`, verdict: allowed, profiles: wide, errno: unix.EAFNOSUPPORT,
-		only: append(equal(0, unix.AF_UNIX, unix.AF_INET, unix.AF_INET6), []condition{{0, low, unix.AF_NETLINK}, {2, low, netlinkRoute}}),
+		only: append(equal(0, unix.AF_UNIX, unix.AF_INET, unix.AF_INET6), []condition{{0, low, unix.AF_NETLINK}, {2, low, unix.NETLINK_ROUTE}}),
 		args: "AF_UNIX, AF_INET, AF_INET6; AF_NETLINK of NETLINK_ROUTE",
 		why:  "AF_VSOCK is in no namespace; AF_ALG, AF_PACKET, AF_XDP, netfilter's netlink and forty more are kernel surface"},
 	{calls: `socket`, verdict: allowed, profiles: narrow, errno: unix.EAFNOSUPPORT,
