@@ -182,10 +182,14 @@ var changes = map[api.Code][]change{
 	api.CodeScopeRequired: {onLocal("declare that member of scope", func(in *Input, _ *api.Local, _ string) {
 		in.Request.Open.Scope = api.Scope{AgentID: "x", WorldID: "x", ChatID: "x"}
 	})},
-	api.CodeEnvVarNotAllowed:     {leaveOutVariable, allowVariable},
-	api.CodeArgvLimit:            {onGrant("exec.max_argv", func(in *Input, _ string) string { return raise(&in.Session.Grant.Exec.MaxArgv, len(in.Request.Exec.Argv)) })},
-	api.CodeArgLength:            {onGrant("exec.max_arg_bytes", longestArgument)},
-	api.CodeEnvPatchLimit:        {onGrant("env.max", func(in *Input, _ string) string { return raise(&in.Session.Grant.Env.Max, len(in.Request.Exec.EnvPatch)) })},
+	api.CodeEnvVarNotAllowed: {leaveOutVariable, allowVariable},
+	api.CodeArgvLimit: {onGrant("exec.max_argv", func(in *Input, _ string) string {
+		return raise(&in.Session.Grant.Exec.MaxArgv, len(in.Request.Exec.Argv))
+	})},
+	api.CodeArgLength: {onGrant("exec.max_arg_bytes", longestArgument)},
+	api.CodeEnvPatchLimit: {onGrant("env.max", func(in *Input, _ string) string {
+		return raise(&in.Session.Grant.Env.Max, len(in.Request.Exec.EnvPatch))
+	})},
 	api.CodeOutputModeNotAllowed: {onGrant("exec.output_modes", func(in *Input, mode string) string { return include(&in.Session.Grant.Exec.OutputModes, mode) })},
 	api.CodeSignalNotAllowed:     {onGrant("exec.signals", func(in *Input, name string) string { return include(&in.Session.Grant.Exec.Signals, name) })},
 	api.CodeOutputNotAllowed:     {onGrant("exec.output_prefixes", func(in *Input, p string) string { return include(&in.Session.Grant.Exec.OutputPrefixes, path.Dir(p)) })},

@@ -256,6 +256,18 @@ func askedMounts(r *api.Request) map[[2]string]string {
 	return asked
 }
 
+// HostPaths are the host paths that an open names: its root's and its mounts'. Facts
+// about each are what policy needs.
+func HostPaths(r *api.Request) []string {
+	paths := rootSources(r)
+	if r.Open != nil && r.Open.Target.Local != nil {
+		for _, m := range r.Open.Target.Local.Mounts {
+			paths = append(paths, m.HostPath)
+		}
+	}
+	return paths
+}
+
 // rootSources are the host paths that a request's root is made of.
 func rootSources(r *api.Request) []string {
 	if r == nil || r.Open == nil || r.Open.Target.Local == nil {
@@ -265,7 +277,7 @@ func rootSources(r *api.Request) []string {
 	case root.Dir != nil:
 		return []string{root.Dir.Path}
 	case root.Paths != nil:
-		return root.Paths.Paths
+		return slices.Clone(root.Paths.Paths)
 	}
 	return nil
 }

@@ -13,12 +13,14 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Every principal may store and fetch
 decision := {"allow": true, "deny": [], "warn": []} if {
 	count(deny) == 0
-	input.request.op in {"blob.put", "blob.get"}
+	op in {"blob.put", "blob.get"}
 }
 
 # METADATA
 # title: Something speaks against it
 decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
+
+op := object.get(input, ["request", "op"], "")
 
 # METADATA
 # title: Only the operations that this package is about
@@ -27,5 +29,5 @@ deny contains {
 	"subject": "operation",
 	"message": "this entry point decides blob.put and blob.get only",
 } if {
-	not object.get(input.request, "op", "") in {"blob.put", "blob.get"}
+	not op in {"blob.put", "blob.get"}
 }

@@ -25,7 +25,11 @@ exec := input.request.exec
 
 argv := exec.argv
 
+# METADATA
+# title: What the session was granted
 grant := input.session.grant
+
+op := object.get(input, ["request", "op"], "")
 
 # METADATA
 # title: Only the operation that this package is about
@@ -34,7 +38,7 @@ deny contains {
 	"subject": "operation",
 	"message": "this entry point decides host.exec only",
 } if {
-	object.get(input.request, "op", "") != "host.exec"
+	op != "host.exec"
 }
 
 # METADATA

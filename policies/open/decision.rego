@@ -18,6 +18,8 @@ decision := {"allow": true, "deny": [], "grant": grant, "warn": warn} if count(d
 # title: Something speaks against it
 decision := {"allow": false, "deny": deny, "warn": warn} if count(deny) > 0
 
+op := object.get(input, ["request", "op"], "")
+
 # METADATA
 # title: Only the operation that this package is about
 deny contains {
@@ -25,7 +27,7 @@ deny contains {
 	"subject": "operation",
 	"message": "this entry point decides host.session.open only",
 } if {
-	object.get(input.request, "op", "") != "host.session.open"
+	op != "host.session.open"
 }
 
 # METADATA

@@ -94,8 +94,8 @@ writable := resolved if not input.ceiling.read_write
 writable := resolved if "/" in input.ceiling.read_write
 
 writable := {path | some path in resolved; paths.inside(path, dirs)} if {
-	not "/" in input.ceiling.read_write
 	dirs := paths.dirs(input.ceiling.read_write)
+	not dirs["/"]
 }
 
 # METADATA
@@ -107,8 +107,10 @@ reason(path) := sprintf("cannot be reached as the caller (%s)", [code]) if {
 	code := input.facts.sources[path].error
 } else := "was not resolved" if {
 	not input.facts.sources[path].resolved
-} else := sprintf("resolves to %s, which the operator's ceiling rules out", [input.facts.sources[path].resolved]) if {
-	not permitted(input.facts.sources[path].resolved)
-} else := sprintf("resolves to %s, which holds secrets or the host's own state", [input.facts.sources[path].resolved]) if {
-	sensitive(input.facts.sources[path].resolved)
+} else := sprintf("resolves to %s, which the operator's ceiling rules out", [resolved]) if {
+	resolved := input.facts.sources[path].resolved
+	not permitted(resolved)
+} else := sprintf("resolves to %s, which holds secrets or the host's own state", [resolved]) if {
+	resolved := input.facts.sources[path].resolved
+	sensitive(resolved)
 }

@@ -13,7 +13,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Every principal may look at what is its own
 decision := {"allow": true, "deny": [], "warn": []} if {
 	count(deny) == 0
-	input.request.op in operations
+	op in operations
 }
 
 # METADATA
@@ -32,6 +32,8 @@ operations := {
 	"policy.decide",
 }
 
+op := object.get(input, ["request", "op"], "")
+
 # METADATA
 # title: Only the operations that this package is about
 deny contains {
@@ -39,7 +41,7 @@ deny contains {
 	"subject": "operation",
 	"message": "this entry point decides reads only",
 } if {
-	not object.get(input.request, "op", "") in operations
+	not op in operations
 }
 
 # METADATA

@@ -17,6 +17,8 @@ decision := {"allow": true, "deny": [], "warn": []} if {
 # title: Something speaks against it
 decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
 
+op := object.get(input, ["request", "op"], "")
+
 # METADATA
 # title: Only the operations that this package is about
 deny contains {
@@ -24,7 +26,7 @@ deny contains {
 	"subject": "operation",
 	"message": "this entry point decides host.session.signal and host.session.close only",
 } if {
-	not object.get(input.request, "op", "") in {"host.session.signal", "host.session.close"}
+	not op in {"host.session.signal", "host.session.close"}
 }
 
 # METADATA

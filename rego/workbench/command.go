@@ -1,0 +1,102 @@
+// Package workbench is the author's side of policy, as the commands of "stockade
+// policy": write a policy, check it, test it, ask it for one decision, and ask why it
+// decided as it did.
+//
+// It promises that a policy is judged here as it will be in the supervisor: the same
+// engine, the same builtins, the same digest. It talks to no daemon.
+package workbench
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/stockade-dev/stockade/policies"
+	"github.com/stockade-dev/stockade/rego"
+)
+
+// ErrFinding is why a command ends with exit code 1: it did its work, and what it
+// found is not fine: a lint, a failed test, a denial.
+var ErrFinding = errors.New("not fine")
+
+// ExitCode is 0 for nil, 1 for a finding and 2 for everything else.
+func ExitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, ErrFinding):
+		return 1
+	}
+	return 2
+}
+
+// Record is a decision as it was recorded.
+type Record struct {
+	Entrypoint   string
+	PolicyDigest string
+	Input        rego.Input
+	Decision     rego.Decision
+}
+
+// RecordSource finds the decision about an intent in a state directory.
+type RecordSource func(stateDir, intentID string) (Record, error)
+
+// Options of the commands.
+type Options struct {
+	Records  RecordSource // nil: why explains receipts only
+	StateDir string       // default of --state
+}
+
+// Command returns the command "policy".
+func Command(opts Options) *cobra.Command {
+	b := &bench{opts: opts}
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Write, check, test and question policy",
+		Long: `The commands judge a policy as the supervisor will: the same engine, the same
+builtins, the same digest. Exit codes: 0 fine, 1 a finding (a lint, a failed test, a
+denial), 2 the command could not do its work.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.PersistentFlags().BoolVar(&b.json, "json", false, "print one JSON document")
+	cmd.AddCommand(b.init(), b.check(), b.test(), b.eval(), b.why())
+	return cmd
+}
+
+type bench struct {
+	opts Options
+	json bool
+}
+
+// print writes v as JSON, or has text write it for a person.
+func (b *bench) print(cmd *cobra.Command, v any, text func()) error {
+	if !b.json {
+		text()
+		return nil
+	}
+	out := cmd.OutOrStdout()
+	if err := json.MarshalWrite(out, v, json.Deterministic(true), jsontext.WithIndent("  ")); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	fmt.Fprintln(out)
+	return nil
+}
+
+// tree is the policy in dir, or the shipped library.
+func tree(dir string) (fs.FS, error) {
+	if dir == "" {
+		return policies.FS, nil
+	}
+	if info, err := os.Stat(dir); err != nil {
+		return nil, err
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a directory", dir)
+	}
+	return os.DirFS(dir), nil
+}

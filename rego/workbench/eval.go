@@ -1,0 +1,297 @@
+package workbench
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// judged is the result of eval and why.
+type judged struct {
+	Allow       bool             `json:"allow"`
+	Deny        []api.Deny       `json:"deny,omitempty"`
+	Warn        []string         `json:"warn,omitempty"`
+	Grant       *api.Grant       `json:"grant,omitzero"`     // as policy gave it
+	Effective   *api.Grant       `json:"effective,omitzero"` // met with the request and the ceiling
+	Clamped     []api.Clamp      `json:"clamped,omitempty"`
+	Limits      rego.ExecLimits  `json:"limits,omitzero"`
+	Obligations rego.Obligations `json:"obligations,omitzero"`
+	Policy      api.PolicyRef    `json:"policy"`
+	InputDigest string           `json:"input_digest,omitempty"`
+	ElapsedNS   int64            `json:"elapsed_ns"`
+	Reasons     []rego.Reason    `json:"reasons,omitempty"`
+	Notes       []string         `json:"notes,omitempty"`
+}
+
+// question is what the flags of eval say.
+type question struct {
+	policy, request, op     string
+	ceiling, facts, session string
+	uid, gid                uint32
+	now                     int64
+}
+
+// bodies decode the wire body of an operation into the request that policy judges.
+var bodies = map[api.Op]func([]byte, *api.Request) *api.Error{
+	api.OpSessionOpen: func(b []byte, r *api.Request) *api.Error {
+		p, err := api.Decode[api.SessionOpen](b)
+		r.Open, r.Principal.Scope = &p, p.Scope
+		return err
+	},
+	api.OpExec: func(b []byte, r *api.Request) *api.Error {
+		p, err := api.Decode[api.Exec](b)
+		r.Exec, r.Principal.Scope = &p, p.Scope
+		return err
+	},
+	api.OpSessionSignal: func(b []byte, r *api.Request) *api.Error {
+		p, err := api.Decode[api.SessionSignal](b)
+		r.Signal, r.Principal.Scope = &p, p.Scope
+		return err
+	},
+	api.OpSessionClose: func(b []byte, r *api.Request) *api.Error {
+		p, err := api.Decode[api.SessionClose](b)
+		r.Close, r.Principal.Scope = &p, p.Scope
+		return err
+	},
+	api.OpBlobPut: func(b []byte, r *api.Request) *api.Error {
+		p, err := api.Decode[api.BlobPut](b)
+		r.Blob = &p
+		return err
+	},
+}
+
+// readBody is the body of every other operation.
+func readBody(b []byte, r *api.Request) *api.Error {
+	p, err := api.Decode[api.Read](b)
+	r.Read = &p
+	return err
+}
+
+func (b *bench) eval() *cobra.Command {
+	q := question{uid: uint32(os.Getuid()), gid: uint32(os.Getgid())}
+	cmd := &cobra.Command{
+		Use:   "eval --request FILE",
+		Short: "Ask a policy for one decision, without a supervisor",
+		Long: `eval reads the body of an operation as it would come over the socket, asks the policy,
+and says what it grants or, for each denial, which rule made it and what would help.
+
+Facts about host paths are those of --facts; without it the paths that the request
+names are looked up here, as the user who runs this. An exec or a signal needs the
+session that it is about: --session takes the document that policy sees
+({"principal": …, "grant": …}).`,
+		Example: `  stockade policy eval --request open.json
+  stockade policy eval --policy my-policy --uid 1000 --request - < open.json
+  stockade policy eval --op host.exec --session session.json --request exec.json --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			engine, err := load(q.policy)
+			if err != nil {
+				return err
+			}
+			defer engine.Close()
+			in, err := q.input(cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			ref, ok := rego.Entrypoint(in.Request.Op)
+			if !ok {
+				return fmt.Errorf("eval: there is no operation %q", q.op)
+			}
+			d, reasons := engine.Explain(cmd.Context(), ref, in)
+			return b.verdict(cmd, in, d, reasons, nil)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&q.request, "request", "", "the body of the operation; - reads standard input")
+	f.StringVar(&q.op, "op", string(api.OpSessionOpen), "the operation")
+	f.StringVar(&q.policy, "policy", "", "directory of the policy; the shipped library without it")
+	f.StringVar(&q.ceiling, "ceiling", "", "the operator's ceiling; the default one without it")
+	f.StringVar(&q.facts, "facts", "", `facts about host paths: {"sources": {PATH: {"resolved": …}}}`)
+	f.StringVar(&q.session, "session", "", "the session, for operations in one")
+	f.Uint32Var(&q.uid, "uid", q.uid, "uid of the principal")
+	f.Uint32Var(&q.gid, "gid", q.gid, "gid of the principal")
+	f.Int64Var(&q.now, "now-ns", 0, "time of the decision; the present without it")
+	_ = cmd.MarkFlagRequired("request") // fails only for a flag that does not exist
+	return cmd
+}
+
+func load(dir string) (*rego.Engine, error) {
+	fsys, err := tree(dir)
+	if err != nil {
+		return nil, err
+	}
+	// A person waits gladly; the supervisor's deadlines are for bursts of callers.
+	return rego.Load(fsys, rego.Options{Deadline: 5 * time.Second})
+}
+
+func (q question) input(stdin io.Reader) (rego.Input, error) {
+	op := api.Op(q.op)
+	req := &api.Request{Op: op.Canonical(), Principal: api.Principal{UID: q.uid, GID: q.gid}, Facade: "http"}
+	in := rego.Input{Request: req, NowNS: q.now}
+	body, err := read(q.request, stdin)
+	if err != nil {
+		return in, err
+	}
+	decode, ok := bodies[req.Op]
+	if !ok {
+		decode = readBody
+	}
+	if err := decode(body, req); err != nil {
+		return in, fmt.Errorf("request: %w", err)
+	}
+	if err := req.Validate(); err != nil {
+		return in, fmt.Errorf("request: %w", err)
+	}
+	salt := make([]byte, 32)
+	rand.Read(salt) // secrets of the request are shown to policy as the supervisor shows them
+	*req = req.Redact(salt)
+	if in.NowNS == 0 {
+		in.NowNS = time.Now().UnixNano()
+	}
+	if in.Ceiling, err = sandbox.LoadCeiling(q.ceiling); err != nil {
+		return in, err
+	}
+	if q.session != "" {
+		if err := readJSON(q.session, &in.Session); err != nil {
+			return in, err
+		}
+	}
+	if q.facts != "" {
+		return in, readJSON(q.facts, &in.Facts)
+	}
+	in.Facts = lookUp(req)
+	return in, nil
+}
+
+// lookUp finds the host paths of an open as this process sees them: near enough to
+// what the runner finds under the caller's identity to try a policy out.
+func lookUp(req *api.Request) rego.Facts {
+	facts := rego.Facts{Sources: map[string]rego.Source{}}
+	for _, p := range rego.HostPaths(req) {
+		resolved, err := filepath.EvalSymlinks(p)
+		if err != nil {
+			facts.Sources[p] = rego.Source{Error: api.CodeMountSource}
+			continue
+		}
+		info, err := os.Stat(resolved)
+		if err != nil {
+			facts.Sources[p] = rego.Source{Error: api.CodeMountSource}
+			continue
+		}
+		found := &rego.Found{Resolved: resolved, Kind: "file", Mode: uint32(info.Mode().Perm())}
+		if info.IsDir() {
+			found.Kind = "dir"
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			found.Dev, found.Ino, found.OwnerUID = uint64(st.Dev), st.Ino, st.Uid
+		}
+		facts.Sources[p] = rego.Source{Found: found}
+	}
+	return facts
+}
+
+// verdict prints a decision and ends with a finding when it denies.
+func (b *bench) verdict(cmd *cobra.Command, in rego.Input, d rego.Decision, reasons []rego.Reason, notes []string) error {
+	j := judged{
+		Allow: d.Allow, Deny: d.Deny, Warn: d.Warn, Grant: d.Grant, Limits: d.Limits, Obligations: d.Obligations,
+		Policy: d.Policy, InputDigest: d.InputDigest, ElapsedNS: int64(d.Elapsed), Reasons: reasons, Notes: notes,
+	}
+	if d.Allow && d.Grant != nil {
+		effective, clamped, deny := rego.Meet(in.Request.Open, *d.Grant, in.Ceiling)
+		j.Effective, j.Clamped = &effective, clamped
+		j.Allow, j.Deny = len(deny) == 0, deny
+	}
+	if err := b.print(cmd, j, func() { j.text(cmd.OutOrStdout()) }); err != nil {
+		return err
+	}
+	if !j.Allow {
+		return fmt.Errorf("denied: %w", ErrFinding)
+	}
+	return nil
+}
+
+func (j judged) text(out io.Writer) {
+	for _, n := range j.Notes {
+		fmt.Fprintln(out, "note:", n)
+	}
+	for _, w := range j.Warn {
+		fmt.Fprintln(out, "warning:", w)
+	}
+	for _, c := range j.Clamped {
+		fmt.Fprintf(out, "clamped: %s %d → %d (%s)\n", c.Field, c.Requested, c.Effective, c.Source)
+	}
+	if j.Allow {
+		fmt.Fprintln(out, "allowed by", j.Policy.Digest)
+		if j.Effective != nil {
+			grant, err := api.Encode(j.Effective)
+			if err == nil {
+				fmt.Fprintf(out, "grant: %s\n", grant)
+			}
+		}
+		return
+	}
+	fmt.Fprintln(out, "denied by", j.Policy.Digest)
+	explained := map[api.Deny]rego.Reason{}
+	for _, r := range j.Reasons {
+		explained[r.Deny] = r
+	}
+	for _, deny := range j.Deny {
+		fmt.Fprintf(out, "\n%s %s\n    %s\n", deny.Code, deny.Subject, deny.Message)
+		r := explained[deny]
+		if r.Rule != "" {
+			fmt.Fprintf(out, "    rule: %s", r.Rule)
+			if r.Title != "" {
+				fmt.Fprintf(out, " (%s)", r.Title)
+			}
+			fmt.Fprintln(out)
+		} else if r.Text != "" {
+			fmt.Fprintln(out, "    "+r.Text)
+		}
+		for _, m := range r.Missing {
+			fmt.Fprintln(out, "    undefined:", m)
+		}
+		for _, remedy := range r.Remedies {
+			enough := ""
+			if remedy.Sufficient {
+				enough = " (and all is allowed)"
+			}
+			fmt.Fprintf(out, "    would help: %s%s\n", remedy.Change, enough)
+		}
+	}
+	if len(j.Reasons) == 0 && len(j.Policy.Rules) > 0 {
+		fmt.Fprintln(out, "\nrules that were evaluated:")
+		for _, rule := range slices.Sorted(slices.Values(j.Policy.Rules)) {
+			fmt.Fprintln(out, "   ", rule)
+		}
+	}
+}
+
+func read(name string, stdin io.Reader) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(name)
+}
+
+func readJSON(name string, into any) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into, json.RejectUnknownMembers(true)); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
