@@ -182,6 +182,9 @@ func newSchemas(t *testing.T) *schemas {
 	return s
 }
 
+// variants are the types of which a document has so many arms.
+var variants = map[string][2]int{"Target": {1, 1}, "Root": {0, 1}, "Stdin": {1, 1}, "Payload": {0, 1}}
+
 // ref returns a reference to the schema of v's type, and sees to its definition.
 func (s *schemas) ref(v any) object {
 	if reflect.TypeOf(v).Kind() == reflect.Map {
@@ -199,6 +202,9 @@ func (s *schemas) ref(v any) object {
 			s.t.Fatal(err)
 		}
 		exact(o)
+		if arms, ok := variants[name]; ok {
+			o["minProperties"], o["maxProperties"] = arms[0], arms[1]
+		}
 		s.defs[name] = o
 	}
 	return object{"$ref": "#/components/schemas/" + reflect.TypeOf(v).Name()}

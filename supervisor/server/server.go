@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -174,12 +175,9 @@ func (s *Server) verbs(byMethod map[string]route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		row, ok := byMethod[r.Method]
 		if !ok {
-			allowed := make([]string, 0, len(byMethod))
-			for m := range byMethod {
-				allowed = append(allowed, m)
-			}
-			w.Header()["Allow"] = allowed
-			writeError(w, api.Errorf(api.CodeMethodNotAllowed, "the route takes %s", strings.Join(allowed, ", ")))
+			allowed := strings.Join(slices.Sorted(maps.Keys(byMethod)), ", ")
+			w.Header().Set("Allow", allowed)
+			writeError(w, api.Errorf(api.CodeMethodNotAllowed, "the route takes %s", allowed))
 			return
 		}
 		principal, ok := peer(r.Context())
@@ -227,9 +225,3 @@ func (t *tracked) Write(p []byte) (int, error) {
 
 // Unwrap lets http.ResponseController reach the connection.
 func (t *tracked) Unwrap() http.ResponseWriter { return t.ResponseWriter }
-
-// ReadFrom keeps sendfile for blobs.
-func (t *tracked) ReadFrom(r io.Reader) (int64, error) {
-	t.begun = true
-	return io.Copy(t.ResponseWriter, r)
-}
