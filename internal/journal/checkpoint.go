@@ -78,22 +78,27 @@ func parseCheckpoint(text string) (checkpoint, error) {
 	return c, nil
 }
 
-// readCheckpoints reads the checkpoint file: signed notes, each followed by an empty
-// line, in ascending order, up to end. torn bytes behind are of a note that was not
-// written to its end.
-func readCheckpoints(dir string, known note.Verifiers) (signed []checkpoint, end, torn int64, err error) {
+// readCheckpoints reads the checkpoint file of a journal; one that never signed anything
+// has none.
+func readCheckpoints(dir string, known note.Verifiers) (signed []checkpoint, end int64, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, checkpointFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, 0, err
+		return nil, 0, err
 	}
+	return parseCheckpoints(data, known)
+}
+
+// parseCheckpoints reads signed notes, each followed by an empty line, in ascending
+// order, up to end. What is behind is of a note that was not written to its end.
+func parseCheckpoints(data []byte, known note.Verifiers) (signed []checkpoint, end int64, err error) {
 	for {
 		rest := data[end:]
 		if tornNote(rest, end) {
-			return signed, end, int64(len(rest)), nil
+			return signed, end, nil
 		}
 		msg, ok := cutNote(rest)
 		if !ok {
-			return signed, end, 0, &CorruptError{File: checkpointFile, Seq: -1, Offset: end, Reason: "not a signed note"}
+			return signed, end, &CorruptError{File: checkpointFile, Seq: -1, Offset: end, Reason: "not a signed note"}
 		}
 		c, err := openCheckpoint(msg, known)
 		if err == nil && len(signed) > 0 {
@@ -102,7 +107,7 @@ func readCheckpoints(dir string, known note.Verifiers) (signed []checkpoint, end
 			}
 		}
 		if err != nil {
-			return signed, end, 0, &CorruptError{File: checkpointFile, Seq: -1, Offset: end, Reason: err.Error()}
+			return signed, end, &CorruptError{File: checkpointFile, Seq: -1, Offset: end, Reason: err.Error()}
 		}
 		c.at = end
 		signed = append(signed, c)

@@ -169,7 +169,7 @@ func (j *Journal) open() error {
 	if err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
-	signed, end, _, err := readCheckpoints(j.dir, note.VerifierList(verifier))
+	signed, end, err := readCheckpoints(j.dir, note.VerifierList(verifier))
 	if err != nil {
 		return err
 	}

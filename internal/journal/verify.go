@@ -31,7 +31,7 @@ type Report struct {
 // write another end.
 func Verify(dir string, known note.Verifiers, kept ...[]byte) (Report, error) {
 	// Before the records: what is signed while we read them is not missed.
-	signed, _, _, unsigned := readCheckpoints(dir, known)
+	signed, _, unsigned := readCheckpoints(dir, known)
 	s := &survey{signed: signed}
 	err := s.add(kept, known)
 	if err == nil {
