@@ -176,11 +176,11 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 		return execFailed(e.Code), e
 	}
 	drained := x.drain(s, proc)
-	res, ended := x.wait(ctx, s, proc)
+	res, end := x.wait(ctx, s, proc)
 	x.await(drained)
 	watch.lap("run")
-	result, fault := x.conclude(res, ended)
-	if ended {
+	result, fault := x.conclude(res, end)
+	if end == endReaped {
 		if e := x.collect(ctx, s, result); e != nil && fault == nil {
 			result.Status, result.ErrorCode, result.ErrorMessage = "error", e.Code, e.Message
 			fault = e
@@ -206,9 +206,17 @@ func (x *execution) drain(s *Supervisor, proc *sandbox.Process) <-chan struct{} 
 	return done
 }
 
-// wait returns the result of the command, having ended it if it had to be ended. ended
-// is false when the runner is gone, or cannot get rid of the tree.
-func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Process) (res sandbox.Result, ended bool) {
+// end is how the wait for a command came to its end.
+type end int
+
+const (
+	endReaped end = iota // there is a result
+	endLost              // the runner is gone
+	endStuck             // killed, and still there
+)
+
+// wait returns the result of the command, having ended it if it had to be ended.
+func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Process) (sandbox.Result, end) {
 	var timeout, kill, reap <-chan time.Time
 	if x.plan.timeout > 0 {
 		t := time.NewTimer(x.plan.timeout)
@@ -217,8 +225,11 @@ func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Proce
 	}
 	for {
 		select {
-		case res, ended = <-proc.Done:
-			return res, ended
+		case res, ok := <-proc.Done:
+			if !ok {
+				return res, endLost
+			}
+			return res, endReaped
 		case <-timeout:
 			x.stop(api.CodeTimeout, s.defaults.Grace, s.now())
 			timeout = nil
@@ -239,7 +250,7 @@ func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Proce
 			kill = nil
 			reap = x.kill(ctx, s)
 		case <-reap:
-			return sandbox.Result{}, false
+			return sandbox.Result{}, endStuck
 		}
 	}
 }
@@ -285,11 +296,11 @@ func (x *execution) await(drained <-chan struct{}) {
 }
 
 // conclude is table 1.4 with the outputs filled in.
-func (x *execution) conclude(res sandbox.Result, ended bool) (*api.ExecResult, *api.Error) {
+func (x *execution) conclude(res sandbox.Result, how end) (*api.ExecResult, *api.Error) {
 	x.mu.Lock()
 	cause, sent := x.cause, x.signal
 	x.mu.Unlock()
-	r, fault := verdict(res, ended, cause, sent)
+	r, fault := verdict(res, how, cause, sent)
 	for _, s := range []struct {
 		stream *stream
 		output **api.Output
@@ -312,14 +323,14 @@ func (x *execution) conclude(res sandbox.Result, ended bool) (*api.ExecResult, *
 
 // verdict says how a command ended (table 1.4). cause is why the supervisor ended it,
 // sent the last signal that it used.
-func verdict(res sandbox.Result, ended bool, cause api.Code, sent string) (*api.ExecResult, *api.Error) {
+func verdict(res sandbox.Result, how end, cause api.Code, sent string) (*api.ExecResult, *api.Error) {
 	if sent == "" {
 		cause = "" // it ended by itself before the reason could take effect
 	}
 	r := &api.ExecResult{Status: "ok", ExitCode: res.ExitCode, Usage: usage(res.Usage)}
 	r.StartedAtNS, r.StartedAt = stamp(res.Started)
 	r.EndedAtNS, r.EndedAt = stamp(res.Ended)
-	if ended {
+	if how == endReaped {
 		r.Usage.WallNS = int64(res.Ended.Sub(res.Started))
 	}
 	if res.Signal != 0 {
@@ -327,10 +338,10 @@ func verdict(res sandbox.Result, ended bool, cause api.Code, sent string) (*api.
 		r.Status, r.ExitCode, r.Signal = "signaled", -1, string(name)
 	}
 	switch {
-	case !ended && cause != "" && sent == "KILL":
+	case how == endStuck:
 		r.ExitCode = -1
 		return r, api.Errorf(api.CodeWaitFailed, "the tree was killed and did not end within %v", reapLimit)
-	case !ended:
+	case how == endLost:
 		r.ExitCode = -1
 		return r, api.Errorf(api.CodeRunnerUnavailable, "the runner was lost while the command ran; how it ended is unknown")
 	case cause == api.CodeTimeout, cause == api.CodeSessionExpired:

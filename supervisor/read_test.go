@@ -37,11 +37,17 @@ func TestOutput(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() {
 			req := &api.Request{Op: api.OpExec, Principal: alice, Exec: &api.Exec{SessionID: id, Argv: []string{"sleep"}}}
-			if _, err := b.Do(t.Context(), req, func(e api.Event) { exec = e.ExecID }); err != nil {
+			_, err := b.Do(t.Context(), req, func(e api.Event) {
+				if e.Kind == "accepted" {
+					exec = e.ExecID
+				}
+			})
+			if err != nil {
 				t.Error(err)
 			}
 		})
 		time.Sleep(time.Second)
+		synctest.Wait()
 		all.Go(func() {
 			got, r := b.outputOf(exec, Offsets{Stdout: 5})
 			if got["stdout"] != "ing" || r.ExecID != exec || time.Since(time.Unix(0, r.AdmittedAtNS)) != 3*time.Second {
