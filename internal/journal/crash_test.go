@@ -134,7 +134,7 @@ func TestPowerCut(t *testing.T) {
 		})
 		acked := story(t, dir, d.disk())
 		recovered(t, d.powerCut(t, nil), acked)
-		for i := range uint64(3) {
+		for i := range uint64(2) {
 			recovered(t, d.powerCut(t, rand.New(rand.NewPCG(uint64(k), i))), acked)
 		}
 		if t.Failed() {
@@ -231,9 +231,9 @@ func TestTruncateEverywhere(t *testing.T) {
 	t.Parallel()
 	dir := clone(t, seedJournal(t))
 	opt := storyOptions(watch(dir, nil).disk())
-	opt.SegmentBytes = 4 << 10
+	opt.SegmentBytes = 2 << 10
 	j := open(t, dir, opt)
-	fill(t, j, 0, 12)
+	fill(t, j, 0, 7)
 	crashed := clone(t, dir)
 	seg := j.snapshot()[0]
 	content, err := os.ReadFile(filepath.Join(crashed, seg.name))
@@ -262,7 +262,7 @@ func TestTruncateEverywhere(t *testing.T) {
 			if n := int(j.Len()); n != whole && !(zeros && n == whole+1) {
 				t.Fatalf("cut at %d: %d records, want %d", size, n, whole)
 			}
-			fill(t, j, int(j.Len()), 15)
+			fill(t, j, int(j.Len()), 9)
 			j.Close()
 		}
 	}
@@ -278,7 +278,7 @@ func TestKill(t *testing.T) {
 	t.Parallel()
 	dir := fresh(t)
 	acked := map[string]bool{}
-	deadline := time.Now().Add(3 * time.Second)
+	deadline := time.Now().Add(2 * time.Second)
 	for round := 0; time.Now().Before(deadline); round++ {
 		child := exec.Command(os.Args[0], "-test.run=^TestKill$")
 		child.Env = append(os.Environ(), "JOURNAL_KILL_DIR="+dir, fmt.Sprintf("JOURNAL_KILL_ROUND=%d", round))
