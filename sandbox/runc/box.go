@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/opencontainers/cgroups"
 	_ "github.com/opencontainers/cgroups/devices" // device rules, as a BPF program in the unified hierarchy
@@ -13,6 +14,7 @@ import (
 	"github.com/opencontainers/runc/libcontainer/configs"
 	"github.com/opencontainers/runc/libcontainer/specconv"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/sirupsen/logrus"
 )
 
 // box is init as libcontainer has started it: namespaces, root and limits of
@@ -47,6 +49,7 @@ func startBox(spec *specs.Spec, stateDir, id string, files []*os.File) (_ *box, 
 		UID:        int(spec.Process.User.UID),
 		GID:        int(spec.Process.User.GID),
 		ExtraFiles: files,
+		LogLevel:   strconv.Itoa(int(logrus.ErrorLevel)), // or every stage tells its life
 	}
 	if err := b.container.Start(b.process); err != nil {
 		os.RemoveAll(b.dir)

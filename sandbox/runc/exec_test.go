@@ -84,8 +84,6 @@ func TestExec(t *testing.T) {
 // TestKill ends executions, and sessions, that do not want to end (T059, T079, T080).
 func TestKill(t *testing.T) {
 	r := newRunner(t)
-	open(t, r, hostSpec("warm"))
-	closeSession(t, r, "warm")
 	before := residueOf(t, r)
 	hostile := []struct{ name, script string }{
 		{"ignoring", "trap '' TERM INT HUP; echo up; while :; do sleep 1; done"},

@@ -26,14 +26,7 @@ func (r *Runner) gather(spec sandbox.Spec, base uint32) (_ layout, err error) {
 	defer undo.Run()
 	undo.Add(l.close)
 
-	// Files of the caller's belong to the session's identity inside, and what the
-	// session makes belongs to the caller outside. Ids beyond that pair do not exist in
-	// the mount: nothing can be created for another owner, setuid bits lead nowhere.
-	own, err := r.idmaps.get(idPair{spec.Caller.UID, spec.Caller.GID, base + spec.Identity.UID, base + spec.Identity.GID})
-	if err != nil {
-		return layout{}, err
-	}
-	defer own.Close()
+	mounts := spec.Mounts
 	switch spec.Root.Kind {
 	case sandbox.RootHost:
 		l.etc(spec)
@@ -42,30 +35,18 @@ func (r *Runner) gather(spec sandbox.Spec, base uint32) (_ layout, err error) {
 		err = l.unpacked(r, spec, base)
 	case sandbox.RootPaths:
 		l.etc(spec)
-		err = as(spec.Caller, func() error {
-			for _, src := range spec.Root.Paths {
-				if err := l.source(src, src.Path, true, own); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	if err != nil {
-		return layout{}, err
-	}
-	err = as(spec.Caller, func() error {
-		for _, m := range spec.Mounts {
-			if err := l.source(m.Source, m.Target, m.ReadOnly, own); err != nil {
-				return err
-			}
+		mounts = nil
+		for _, src := range spec.Root.Paths {
+			mounts = append(mounts, sandbox.Mount{Source: src, Target: src.Path, ReadOnly: true})
 		}
-		return nil
-	})
+		mounts = append(mounts, spec.Mounts...)
+	}
+	if err == nil && len(mounts) > 0 {
+		err = l.mounts(r, spec, base, mounts)
+	}
 	if err != nil {
 		return layout{}, err
 	}
-
 	for _, s := range spec.Scratch {
 		tree, err := newTmpfs(s.Target, s.Bytes, s.Inodes, "1777", base)
 		if err != nil {
@@ -84,19 +65,31 @@ func (l *layout) close() {
 	l.attach = nil
 }
 
-// source adds one host path of the caller's. It runs under the caller's identity.
-func (l *layout) source(src sandbox.Source, target string, readOnly bool, idmap *os.File) error {
-	f, err := reopen(src, !readOnly)
+// mounts adds host paths of the caller's. Files of the caller's belong to the
+// session's identity inside, and what the session makes belongs to the caller
+// outside. Ids beyond that pair do not exist in the mount: nothing can be created for
+// another owner, setuid bits lead nowhere.
+func (l *layout) mounts(r *Runner, spec sandbox.Spec, base uint32, mounts []sandbox.Mount) error {
+	idmap, err := r.idmaps.get(idPair{spec.Caller.UID, spec.Caller.GID, base + spec.Identity.UID, base + spec.Identity.GID})
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	tree, err := cloneMount(f, readOnly, idmap)
-	if err != nil {
-		return err
-	}
-	l.attach = append(l.attach, attachment{target: target, tree: tree, dir: src.Kind == "dir", readOnly: readOnly, origin: src.Path})
-	return nil
+	defer idmap.Close()
+	return as(spec.Caller, func() error {
+		for _, m := range mounts {
+			f, err := reopen(m.Source, !m.ReadOnly)
+			if err != nil {
+				return err
+			}
+			tree, err := cloneMount(f, m.ReadOnly, idmap)
+			f.Close()
+			if err != nil {
+				return err
+			}
+			l.attach = append(l.attach, attachment{target: m.Target, tree: tree, dir: m.Source.Kind == "dir", readOnly: m.ReadOnly, origin: m.Source.Path})
+		}
+		return nil
+	})
 }
 
 // notUnpacked are the top-level names of an unpacked tree that are always ours.

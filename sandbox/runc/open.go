@@ -185,6 +185,9 @@ func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (_ sandbox.Enforce
 // steps are the places at which a test makes Open fail.
 var steps = []string{"ids", "cgroups", "namespaces", "sources", "staged", "started", "joined", "released", "setup", "evidence"}
 
+// fault is set by builds with the tag "faults".
+var fault func(step string) error
+
 // step fails where a test wants it to.
 func (r *Runner) step(name string) error {
 	if r.fail == nil {

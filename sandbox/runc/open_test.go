@@ -237,8 +237,6 @@ func TestResolve(t *testing.T) {
 // may be left behind (R018, T036).
 func TestFailures(t *testing.T) {
 	r := newRunner(t)
-	open(t, r, hostSpec("warm"))
-	closeSession(t, r, "warm")
 	before := residueOf(t, r)
 	for _, step := range steps {
 		t.Run(step, func(t *testing.T) {
@@ -380,8 +378,6 @@ func TestSweep(t *testing.T) {
 // TestChurn opens, uses and closes many sessions, several at a time (T076).
 func TestChurn(t *testing.T) {
 	r := newRunner(t)
-	open(t, r, hostSpec("warm"))
-	closeSession(t, r, "warm")
 	before := residueOf(t, r)
 	const rounds, parallel = 100, 10
 	var all sync.WaitGroup

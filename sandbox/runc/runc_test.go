@@ -56,6 +56,16 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	// The first session fills caches of the libraries that stay for good.
+	ctx := context.Background()
+	_, err = shared.Open(ctx, hostSpec("first"))
+	if err == nil {
+		_, err = shared.Close(ctx, "first")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "first session:", err)
+		return 1
+	}
 	code := m.Run()
 	if err := shared.Shutdown(); err != nil {
 		fmt.Fprintln(os.Stderr, "shutdown:", err)

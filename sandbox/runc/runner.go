@@ -40,7 +40,7 @@ type Runner struct {
 	ids     *idRanges
 	idmaps  idMaps
 	place   string                  // where a staging mounts the root
-	fail    func(step string) error // tests: makes Open fail there
+	fail    func(step string) error // makes Open fail there; nil but in tests
 
 	mu       sync.Mutex
 	sessions map[string]*session // nil while it is being built
@@ -54,7 +54,7 @@ func New(o Options) (_ *Runner, err error) {
 	}
 	var undo cleanup.Stack
 	defer undo.Run()
-	r := &Runner{options: o, sessions: map[string]*session{}, idmaps: idMaps{open: map[idPair]*os.File{}}}
+	r := &Runner{options: o, fail: fault, sessions: map[string]*session{}, idmaps: idMaps{open: map[idPair]*os.File{}}}
 	if r.state, err = lockState(o.State); err != nil {
 		return nil, err
 	}

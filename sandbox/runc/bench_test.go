@@ -1,0 +1,57 @@
+package runc
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
+// BenchmarkSession reports the median of a cold open, step by step, of an execution of
+// /bin/true through the handler, and of a close.
+func BenchmarkSession(b *testing.B) {
+	r := newRunner(b)
+	ctx := context.Background()
+	times := map[string][]time.Duration{}
+	note := func(what string, since time.Time) {
+		times[what] = append(times[what], time.Since(since))
+	}
+	defer func() { r.fail = nil }()
+	for i := 0; b.Loop(); i++ {
+		id := fmt.Sprintf("bench%d", i)
+		begin := time.Now()
+		last := begin
+		r.fail = func(step string) error {
+			note("open."+step, last)
+			last = time.Now()
+			return nil
+		}
+		open(b, r, hostSpec(id))
+		note("open", begin)
+		for j := range 5 {
+			begin := time.Now()
+			done := make(chan sandbox.Result, 1)
+			e := sandbox.Exec{Session: id, ID: fmt.Sprintf("x%d", j), Argv: []string{"/bin/true"}, Cwd: "/"}
+			stdout, stderr, err := r.Start(ctx, e, nil, func(x sandbox.Result) { done <- x })
+			if err != nil {
+				b.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, stdout)
+			<-done
+			note("exec", begin)
+			stdout.Close()
+			stderr.Close()
+		}
+		begin = time.Now()
+		closeSession(b, r, id)
+		note("close", begin)
+	}
+	for what, all := range times {
+		slices.Sort(all)
+		b.ReportMetric(float64(all[len(all)/2].Microseconds()), "µs-"+what)
+	}
+}
