@@ -82,9 +82,7 @@ func cleanPath(p string) bool {
 }
 
 // Below reports whether p is dir or inside it, by path components (R095).
-func Below(p, dir string) bool {
-	return p == dir || dir == "/" && strings.HasPrefix(p, "/") || strings.HasPrefix(p, dir+"/")
-}
+func Below(p, dir string) bool { return sandbox.Within(p, dir) }
 
 func belowAny(p string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return Below(p, dir) })
@@ -121,14 +119,14 @@ func exceeds(g *api.Grant, in Input) []api.Deny {
 		if m.Mode == "rw" && mode != "rw" {
 			over = append(over, exceeded(subject, "granted rw, asked for ro"))
 		}
-		if why := outside(source, in.Ceiling.MountRoots); why != "" {
+		if why := outside(source, in.Ceiling); why != "" {
 			over = append(over, exceeded(subject, "%s %s", m.HostPath, why))
-		} else if why := outside(source, in.Ceiling.ReadWrite); m.Mode == "rw" && why != "" {
-			over = append(over, exceeded(subject, "%s %s for rw", m.HostPath, why))
+		} else if m.Mode == "rw" && in.Ceiling.ReadWrite != nil && !belowAny(source.Resolved, in.Ceiling.ReadWrite) {
+			over = append(over, exceeded(subject, "%s may not be written: it is outside the ceiling's read_write", m.HostPath))
 		}
 	}
 	for _, p := range rootSources(in.Request) {
-		if why := outside(in.Facts.Sources[p], in.Ceiling.MountRoots); why != "" {
+		if why := outside(in.Facts.Sources[p], in.Ceiling); why != "" {
 			over = append(over, exceeded("root:"+p, "%s", why))
 		}
 	}
@@ -162,13 +160,18 @@ func beyond(g *api.Grant, c sandbox.Ceiling) []api.Deny {
 	return over
 }
 
-// outside says why a source is not below one of the directories of a ceiling; "" means it is.
-func outside(s Source, dirs []string) string {
+// outside says why the ceiling does not permit a source; "" means that it does.
+func outside(s Source, c sandbox.Ceiling) string {
 	switch {
 	case s.Found == nil:
 		return "was not resolved"
-	case dirs != nil && !belowAny(s.Resolved, dirs):
-		return "resolves to " + s.Resolved + ", outside the ceiling's directories"
+	case c.MountRoots != nil && !belowAny(s.Resolved, c.MountRoots):
+		return "resolves to " + s.Resolved + ", outside the ceiling's mount_roots"
+	}
+	for _, denied := range c.MountDenied {
+		if sandbox.Within(s.Resolved, denied) || sandbox.Within(denied, s.Resolved) {
+			return "resolves to " + s.Resolved + ", which reaches " + denied
+		}
 	}
 	return ""
 }
