@@ -102,9 +102,3 @@ type Exec struct {
 	Cwd        string   // absolute inside path
 	Background bool     // leave processes that outlive the command; otherwise they are killed when it ends
 }
-
-// Resolution is what one host path led to under the caller's identity.
-type Resolution struct {
-	Source
-	Err string // a code ("not_found", "permission_denied", "symlink_loop", "not_supported", …) when there is no object
-}

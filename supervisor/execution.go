@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"sync"
@@ -190,18 +191,19 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 	return result, fault
 }
 
-// drain reads both pipes to their end, whatever happens to the execution meanwhile:
+// drain reads both pipes to their end, whatever becomes of the execution meanwhile:
 // background processes must not be stopped by a pipe that nobody reads. The channel is
-// closed when both have ended.
+// closed when both have ended; the end of the session ends them at the latest.
 func (x *execution) drain(s *Supervisor, proc *sandbox.Process) <-chan struct{} {
 	done := make(chan struct{})
+	x.session.hold(proc)
 	var both sync.WaitGroup
-	both.Go(func() { x.stdout.ReadFrom(proc.Stdout); proc.Stdout.Close() })
+	both.Go(func() { x.stdout.ReadFrom(proc.Stdout) })
 	s.background.Go(func() {
 		x.stderr.ReadFrom(proc.Stderr)
-		proc.Stderr.Close()
 		both.Wait()
 		close(done)
+		x.session.release(proc)
 	})
 	return done
 }
@@ -390,8 +392,12 @@ func (x *execution) collect(ctx context.Context, s *Supervisor, r *api.ExecResul
 	}
 	for _, f := range files {
 		a := api.Artifact{Path: f.Path, SizeBytes: f.Size, Mode: f.Mode, ErrorCode: api.Code(f.Err)}
+		if a.ErrorCode == "not_found" {
+			a.ErrorCode = api.CodePathNotFound
+		}
 		if f.File != nil {
-			if a.BlobRef, a.SizeBytes, err = s.blobs.Put(f.File, ""); err != nil {
+			// Not beyond the size that it had: something inside may be writing it for ever.
+			if a.BlobRef, a.SizeBytes, err = s.blobs.Put(io.LimitReader(f.File, f.Size), ""); err != nil {
 				return api.Errorf(api.CodeBlobFailed, "store %s: %v", f.Path, err)
 			}
 		}
@@ -402,8 +408,8 @@ func (x *execution) collect(ctx context.Context, s *Supervisor, r *api.ExecResul
 
 // discard ends both streams of an execution that did not start.
 func (x *execution) discard() {
-	x.stdout.seal(outputForm{})
-	x.stderr.seal(outputForm{})
+	x.stdout.seal(outputForm{require: true})
+	x.stderr.seal(outputForm{require: true})
 }
 
 // Offsets are places in the output of an execution, in bytes.

@@ -37,7 +37,7 @@ type Launcher interface {
 	Kill(ctx context.Context, session, exec string) error
 
 	// Collect opens regular files of a session, by inside path, without following
-	// symbolic links out of it. The answer has one element per path, in order.
+	// symbolic links out of it. A directory stands for the files below it.
 	Collect(ctx context.Context, session string, paths []string) ([]sandbox.Artifact, error)
 
 	// Close destroys a session with everything in it and returns what it used.

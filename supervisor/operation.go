@@ -74,6 +74,9 @@ func planOpen(s *Supervisor, c *call) *refusal {
 		return faulted(err)
 	}
 	spec.Session = c.session.id
+	if err := spec.Validate(); err != nil {
+		return faulted(invalid(err))
+	}
 	c.grant, c.spec = &grant, spec
 	return nil
 }
@@ -181,7 +184,22 @@ func planExecution(s *Supervisor, c *call) *refusal {
 		return faulted(err)
 	}
 	c.clamped = p.clamped
-	return faulted(c.execution.prepare(p, s.blobs))
+	if err := c.execution.prepare(p, s.blobs); err != nil {
+		return faulted(err)
+	}
+	if err := c.execution.plan.exec.Validate(); err != nil {
+		return faulted(invalid(err))
+	}
+	return nil
+}
+
+// invalid is a Spec or Exec that is not well formed, before the runner sees it: it is
+// what the caller asked for that no kernel can bear.
+func invalid(err error) *api.Error {
+	if e, ok := errors.AsType[*sandbox.Error](err); ok {
+		return api.Errorf(api.CodeInvalidParams, "%s", e.Msg)
+	}
+	return api.Errorf(api.CodeInvalidParams, "%v", err)
 }
 
 func abandonExec(s *Supervisor, c *call) {
@@ -339,6 +357,7 @@ func (s *Supervisor) endSession(ses *session, why ending, grace time.Duration) {
 	if err != nil && !gone(err) {
 		s.log.Warn("close session", "session_id", ses.id, "error", err)
 	}
+	ses.releaseAll()
 	ses.finish(s.now(), usage(used))
 	s.registry.retire(ses)
 	d := ses.document()

@@ -380,13 +380,13 @@ func (s *Supervisor) settle(c *call, r *api.Receipt, before ...any) {
 	if c.operation.settled != nil {
 		c.operation.settled(s, c)
 	}
-	s.logReceipt(c, r)
 	close(c.done)
+	s.logReceipt(r)
 }
 
 // logReceipt says what happened without saying with what: no argument, no
 // environment, no content.
-func (s *Supervisor) logReceipt(c *call, r *api.Receipt) {
+func (s *Supervisor) logReceipt(r *api.Receipt) {
 	log := s.log.Debug
 	if r.Outcome != api.OutcomeOK {
 		log = s.log.Info

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -62,6 +63,7 @@ type session struct {
 	usage      api.Usage
 	executions int64
 	live       map[string]*execution
+	pipes      map[*sandbox.Process]bool // that are being drained
 	timer      *time.Timer
 
 	running sync.WaitGroup // live executions
@@ -208,6 +210,38 @@ func (s *session) finish(at time.Time, used api.Usage) {
 	s.usage.Executions = s.executions
 	s.usage.WallNS = int64(at.Sub(s.started))
 	s.env = nil // secrets have no further use
+}
+
+// hold keeps the pipes of a command until they have ended or the session has.
+func (s *session) hold(p *sandbox.Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pipes == nil {
+		s.pipes = map[*sandbox.Process]bool{}
+	}
+	s.pipes[p] = true
+}
+
+// release closes the pipes of a command.
+func (s *session) release(p *sandbox.Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pipes[p] {
+		delete(s.pipes, p)
+		p.Stdout.Close()
+		p.Stderr.Close()
+	}
+}
+
+// releaseAll closes what is left of pipes: their writers are dead, or cannot be killed.
+func (s *session) releaseAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.pipes {
+		p.Stdout.Close()
+		p.Stderr.Close()
+	}
+	clear(s.pipes)
 }
 
 // executing returns the live executions.

@@ -143,7 +143,11 @@ func (s *stream) seal(f outputForm) (*api.Output, *api.Overflow, error) {
 	s.sealed = true
 	defer s.wake.all()
 	if s.content != nil {
-		defer s.content.Abort() // no effect after Commit
+		defer func() {
+			if s.final != (uncommitted{s.content}) {
+				s.content.Abort() // no effect after Commit
+			}
+		}()
 	}
 	if s.failed != nil {
 		s.kept = 0 // followers see the end
@@ -164,7 +168,9 @@ func (s *stream) seal(f outputForm) (*api.Output, *api.Overflow, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		s.final = bytes.NewReader(b)
+		if s.followers > 0 {
+			s.final = bytes.NewReader(b)
+		}
 		if utf8.Valid(b) {
 			out.InlineText = &api.InlineText{Text: string(b)}
 		} else {
@@ -172,10 +178,9 @@ func (s *stream) seal(f outputForm) (*api.Output, *api.Overflow, error) {
 		}
 		return out, nil, nil
 	case formTooLarge:
-		// The bytes are not in the receipt; whoever follows gets them to the end.
+		// The bytes are not in the receipt; whoever follows still gets them to the end.
 		if s.followers > 0 {
-			_, err := s.commit()
-			return nil, &api.Overflow{Stream: s.name, SizeBytes: s.total, LimitBytes: f.inline}, err
+			s.final = uncommitted{s.content}
 		}
 		return nil, &api.Overflow{Stream: s.name, SizeBytes: s.total, LimitBytes: f.inline}, nil
 	}
@@ -190,6 +195,11 @@ func (s *stream) seal(f outputForm) (*api.Output, *api.Overflow, error) {
 	out.Blob = &api.BlobOutput{BlobRef: ref, SizeBytes: s.kept, PreviewBytes: preview}
 	return out, nil, nil
 }
+
+// uncommitted is content that only followers still need.
+type uncommitted struct{ *blob.Writer }
+
+func (u uncommitted) Close() error { u.Abort(); return nil }
 
 // commit makes the content a durable blob, and opens it for those who still follow.
 func (s *stream) commit() (string, error) {
