@@ -156,11 +156,11 @@ func holds(store storage.Store, path []string) (found bool, err error) {
 	return found, err
 }
 
-// located returns a copy of m in which the rules of an entry point's package carry
-// their place as a label, and nothing else is annotated. OPA's tracker of evaluated
-// rules reports labels, so this is what attributes a decision to rules at a fraction
-// of the cost of a tracer. Functions and helper packages are left out: they are
-// called by rules that are named.
+// located returns a copy of m in which the rules that speak for a decision carry their
+// place as a label, and nothing else is annotated. OPA's tracker of evaluated rules
+// reports labels, so this is what attributes a decision to rules at a fraction of the
+// cost of a tracer. Rules that only help those are left out: each would cost as much
+// as an expression.
 func located(m *ast.Module) *ast.Module {
 	m = m.Copy()
 	m.Annotations = nil
@@ -168,12 +168,17 @@ func located(m *ast.Module) *ast.Module {
 		return m
 	}
 	for _, r := range m.Rules {
-		if len(r.Head.Args) == 0 {
+		if speaks(r) {
 			where := &ast.Annotations{Scope: "rule", Location: r.Location, Labels: map[string]any{ruleLabel: RuleName(r)}}
 			m.Annotations = append(m.Annotations, where.Copy(r))
 		}
 	}
 	return m
+}
+
+// speaks reports a rule that answers, grants, or puts an element into a set, such as deny.
+func speaks(r *ast.Rule) bool {
+	return r.Head.Name == "decision" || r.Head.Name == "grant" || r.Head.Key != nil && r.Head.Value == nil
 }
 
 // titles are the titles that METADATA gives to rules, by their names.

@@ -7,9 +7,9 @@ import data.stockade.paths
 deny contains {
 	"code": "argv_limit_exceeded",
 	"subject": "argv",
-	"message": sprintf("%d arguments, at most %d are granted", [count(argv), grant.exec.max_argv]),
+	"message": sprintf("%d arguments, at most %d are granted", [count(input.request.exec.argv), input.session.grant.exec.max_argv]),
 } if {
-	count(argv) > grant.exec.max_argv
+	count(input.request.exec.argv) > input.session.grant.exec.max_argv
 }
 
 # METADATA
@@ -18,46 +18,49 @@ deny contains {
 deny contains {
 	"code": "arg_length_exceeded",
 	"subject": sprintf("argv:%d", [i]),
-	"message": sprintf("longer than the %d bytes that are granted", [grant.exec.max_arg_bytes]),
+	"message": sprintf("longer than the %d bytes that are granted", [input.session.grant.exec.max_arg_bytes]),
 } if {
-	some i, arg in argv
-	count(arg) > grant.exec.max_arg_bytes
+	count(concat("", input.request.exec.argv)) > input.session.grant.exec.max_arg_bytes # or none is
+	some i, arg in input.request.exec.argv
+	count(arg) > input.session.grant.exec.max_arg_bytes
 }
 
 # METADATA
 # title: The working directory is below a granted prefix and does not climb
 deny contains {
 	"code": "cwd_not_allowed",
-	"subject": sprintf("cwd:%s", [exec.cwd]),
+	"subject": sprintf("cwd:%s", [cwd]),
 	"message": "the directory must be below a granted prefix, without ..",
 } if {
-	exec.cwd
-	not cwd_granted
+	cwd := input.request.exec.cwd
+	not cwd_granted(cwd)
 }
 
-cwd_granted if {
-	not startswith(exec.cwd, "/")
-	not paths.climbs(exec.cwd)
+# METADATA
+# title: A relative directory is below the session's own
+cwd_granted(cwd) if {
+	not startswith(cwd, "/")
+	not paths.climbs(cwd)
 }
 
-cwd_granted if {
-	startswith(exec.cwd, "/")
-	not paths.climbs(exec.cwd)
-	below_granted(exec.cwd)
+cwd_granted(cwd) if {
+	startswith(cwd, "/")
+	not paths.climbs(cwd)
+	below_granted(cwd)
 }
 
-below_granted(_) if not grant.exec.cwd_prefixes
+below_granted(_) if not input.session.grant.exec.cwd_prefixes
 
-below_granted(path) if paths.inside(path, paths.dirs(grant.exec.cwd_prefixes))
+below_granted(path) if paths.inside(path, paths.dirs(input.session.grant.exec.cwd_prefixes))
 
 # METADATA
 # title: The number of variables in a patch
 deny contains {
 	"code": "env_patch_limit_exceeded",
 	"subject": "env_patch",
-	"message": sprintf("%d variables, at most %d are granted", [count(exec.env_patch), grant.env.max]),
+	"message": sprintf("%d variables, at most %d are granted", [count(input.request.exec.env_patch), input.session.grant.env.max]),
 } if {
-	count(exec.env_patch) > grant.env.max
+	count(input.request.exec.env_patch) > input.session.grant.env.max
 }
 
 # METADATA
@@ -67,44 +70,44 @@ deny contains {
 	"subject": sprintf("env:%s", [name]),
 	"message": env_reason(name),
 } if {
-	some name, value in exec.env_patch
+	some name, value in input.request.exec.env_patch
 	not env_granted(name, value)
 }
 
 env_granted(name, _) if {
 	not data.stockade.env.denied(name)
-	not name in object.keys(object.get(grant.env, "set", {}))
+	not input.session.grant.env.set[name]
 	named(name)
 }
 
 # METADATA
 # title: The value is the one that policy set anyway
-env_granted(name, value) if grant.env.set[name] == value
+env_granted(name, value) if input.session.grant.env.set[name] == value
 
-named(_) if not grant.env.allow
+named(_) if not input.session.grant.env.allow
 
-named(name) if name in grant.env.allow
+named(name) if name in input.session.grant.env.allow
 
 named(name) if {
-	some pattern in grant.env.allow
+	some pattern in input.session.grant.env.allow
 	endswith(pattern, "*")
 	startswith(name, trim_suffix(pattern, "*"))
 }
 
 default env_reason(_) := "the name is not among those that are granted"
 
-env_reason(name) := sprintf("policy set it to %s when the session was opened", [grant.env.set[name]])
+env_reason(name) := sprintf("policy set it to %s when the session was opened", [input.session.grant.env.set[name]])
 
 # METADATA
 # title: The output mode
 deny contains {
 	"code": "output_mode_not_allowed",
 	"subject": sprintf("output_mode:%s", [mode]),
-	"message": sprintf("one of %s is granted", [concat(", ", grant.exec.output_modes)]),
+	"message": sprintf("one of %s is granted", [concat(", ", input.session.grant.exec.output_modes)]),
 } if {
-	mode := object.get(exec, "output_mode", "auto")
-	not mode in grant.exec.output_modes
-	grant.exec.output_modes
+	mode := object.get(input.request.exec, "output_mode", "auto")
+	granted := input.session.grant.exec.output_modes
+	not mode in granted
 }
 
 # METADATA
@@ -114,16 +117,16 @@ deny contains {
 	"subject": sprintf("output:%s", [path]),
 	"message": "the path must be below a granted prefix, without ..",
 } if {
-	some path in exec.outputs
+	some path in input.request.exec.outputs
 	not output_granted(path)
 }
 
 output_granted(path) if {
-	not grant.exec.output_prefixes
+	not input.session.grant.exec.output_prefixes
 	not paths.climbs(path)
 }
 
 output_granted(path) if {
 	not paths.climbs(path)
-	paths.inside(path, paths.dirs(grant.exec.output_prefixes))
+	paths.inside(path, paths.dirs(input.session.grant.exec.output_prefixes))
 }

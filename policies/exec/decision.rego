@@ -13,21 +13,13 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Nothing speaks against it, and there is a session whose grant bounds it
 decision := {"allow": true, "deny": [], "warn": []} if {
 	count(deny) == 0
-	grant
-	count(argv) > 0
+	input.session.grant
+	count(input.request.exec.argv) > 0
 }
 
 # METADATA
 # title: Something speaks against it
 decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
-
-exec := input.request.exec
-
-argv := exec.argv
-
-# METADATA
-# title: What the session was granted
-grant := input.session.grant
 
 op := object.get(input, ["request", "op"], "")
 
@@ -60,5 +52,5 @@ deny contains {
 	"subject": "grant",
 	"message": "the grant of the session has ended",
 } if {
-	grant.expires_at_ns <= input.now_ns
+	input.session.grant.expires_at_ns <= input.now_ns
 }
