@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 )
 
 // BenchmarkSession reports the median of a cold open, step by step, of an execution of
-// /bin/true through the handler, and of a close.
+// /bin/true through the handler beside a bare one, and of a close.
 func BenchmarkSession(b *testing.B) {
 	r := newRunner(b)
 	ctx := context.Background()
@@ -40,12 +41,21 @@ func BenchmarkSession(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+			note("exec.started", begin)
 			_, _ = io.Copy(io.Discard, stdout)
 			<-done
 			note("exec", begin)
+			if j == 0 {
+				note("exec.first", begin)
+			}
 			stdout.Close()
 			stderr.Close()
 		}
+		begin = time.Now()
+		if err := exec.Command("/bin/true").Run(); err != nil {
+			b.Fatal(err)
+		}
+		note("bare", begin)
 		begin = time.Now()
 		closeSession(b, r, id)
 		note("close", begin)

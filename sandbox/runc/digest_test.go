@@ -14,6 +14,14 @@ import (
 func TestDigest(t *testing.T) {
 	needRoot(t)
 	dir := sharedDir(t)
+	judged := func(path string) sandbox.Source {
+		f, src, err := lookUp(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		return src
+	}
 	tree := func(name string, change func(root string)) sandbox.Source {
 		root := mkdir(t, filepath.Join(dir, name), 0o755, 1001)
 		write(t, filepath.Join(root, "a"), "alpha", 0o644, 1001)
@@ -23,11 +31,7 @@ func TestDigest(t *testing.T) {
 			t.Fatal(err)
 		}
 		change(root)
-		_, src, err := lookUp(root)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return src
+		return judged(root)
 	}
 	digest := func(src sandbox.Source, caller sandbox.Caller) sandbox.TreeDigest {
 		t.Helper()
@@ -59,7 +63,7 @@ func TestDigest(t *testing.T) {
 			t.Errorf("%s: the digest is the same", name)
 		}
 	}
-	file := digest(func() sandbox.Source { _, s, _ := lookUp(filepath.Join(dir, "base/a")); return s }(), caller)
+	file := digest(judged(filepath.Join(dir, "base/a")), caller)
 	if file.Files != 1 || file.Bytes != 5 {
 		t.Errorf("a file: %+v", file)
 	}

@@ -221,10 +221,15 @@ func (r *Runner) Signal(ctx context.Context, session, exec string, sig int) erro
 	return settled(process.Signal(ctx, syscall.Signal(sig)))
 }
 
-// settled says of a signal that found nobody that the execution is over.
+// settled says what it means that a signal was not delivered.
 func settled(err error) error {
-	if errors.Is(err, syscall.ESRCH) {
+	switch {
+	case errors.Is(err, syscall.ESRCH):
 		return sandbox.Errorf(sandbox.CodeNoExec, "it has ended")
+	case errors.Is(err, syscall.EINVAL):
+		return sandbox.Errorf(sandbox.CodeInvalidSpec, "no such signal")
+	case errors.Is(err, guest.ErrGone):
+		return sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
 	}
 	return err
 }

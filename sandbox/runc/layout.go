@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -12,16 +13,17 @@ import (
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
-// ours are the directories that every root has, whatever its kind: mount points of
-// the kernel's file systems, and places that programs take for granted.
-var ours = []string{"/dev", "/etc", "/proc", "/run", "/sys", "/tmp", "/var/tmp"}
+// ours are the top-level directories that are always made by us: mount points of the
+// kernel's file systems and places that programs take for granted. What an unpacked
+// root has by these names is not used.
+var ours = []string{"/dev", "/proc", "/run", "/sys", "/tmp"}
 
 // gather collects what the session's file system consists of, as detached mounts.
 // Host paths are looked at here and nowhere else: the caller's under the caller's
 // identity, the system directories of root "host" under our own. The layout owns
 // the mounts; close releases those that were not attached.
 func (r *Runner) gather(spec sandbox.Spec, base uint32) (_ layout, err error) {
-	l := layout{owner: base, dirs: ours, links: map[string]string{}, files: map[string]string{}}
+	l := layout{owner: base, dirs: slices.Clone(ours), links: map[string]string{}, files: map[string]string{}}
 	var undo cleanup.Stack
 	defer undo.Run()
 	undo.Add(l.close)
@@ -30,6 +32,7 @@ func (r *Runner) gather(spec sandbox.Spec, base uint32) (_ layout, err error) {
 	switch spec.Root.Kind {
 	case sandbox.RootHost:
 		l.etc(spec)
+		l.dirs = append(l.dirs, "/var/tmp")
 		err = l.host()
 	case sandbox.RootDir:
 		err = l.unpacked(r, spec, base)
@@ -92,9 +95,6 @@ func (l *layout) mounts(r *Runner, spec sandbox.Spec, base uint32, mounts []sand
 	})
 }
 
-// notUnpacked are the top-level names of an unpacked tree that are always ours.
-var notUnpacked = map[string]bool{"proc": true, "sys": true, "dev": true, "tmp": true, "run": true}
-
 // unpacked adds the top-level entries of a root tree, whose owner is root inside.
 // Each is reached from the directory's descriptor, and a symbolic link is made again
 // rather than followed.
@@ -122,7 +122,7 @@ func (l *layout) unpacked(r *Runner, spec sandbox.Spec, base uint32) error {
 			return sandbox.Errorf(sandbox.CodeMountSource, "%s: %v", path, err)
 		}
 		for _, name := range names {
-			if notUnpacked[name] {
+			if slices.Contains(ours, "/"+name) {
 				continue
 			}
 			if err := l.entry(dir, name, "/"+name, idmap); err != nil {

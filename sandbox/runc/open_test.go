@@ -22,6 +22,9 @@ func TestRoots(t *testing.T) {
 	root := mkdir(t, filepath.Join(shared, "root"), 0o755, 0)
 	programs(t, root, "/bin/sh", "/bin/ls", "/bin/cat", "/usr/bin/id")
 	mkdir(t, filepath.Join(root, "etc"), 0o755, 0)
+	if err := os.Symlink("usr", filepath.Join(root, "var")); err != nil {
+		t.Fatal(err)
+	}
 	write(t, filepath.Join(root, "etc/motd"), "unpacked\n", 0o600, 0)
 	mkdir(t, filepath.Join(root, "dev"), 0o755, 0)
 	write(t, filepath.Join(root, "dev/planted"), "", 0o644, 0)
@@ -372,6 +375,42 @@ func TestSweep(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("files left: %v", left)
+	}
+}
+
+// TestMissingLayer refuses to build on a host that lacks what a session rests on (R259).
+func TestMissingLayer(t *testing.T) {
+	r := newRunner(t)
+	r.options.Host.Layers = []sandbox.Layer{{Name: "idmapped mounts", State: "missing", Required: true}, {Name: "landlock", State: "missing"}}
+	defer func() { r.options.Host = sandbox.Host{} }()
+	_, err := r.Open(context.Background(), hostSpec("s"))
+	if codeOf(err) != sandbox.CodeUnsupported || !strings.Contains(err.Error(), "idmapped mounts") || strings.Contains(err.Error(), "landlock") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestDevices puts a process that is not confined otherwise into the group of an
+// execution: the device rules alone stop it (T023).
+func TestDevices(t *testing.T) {
+	r := newRunner(t)
+	open(t, r, hostSpec("s"))
+	defer closeSession(t, r, "s")
+	s, err := r.session("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := s.groups.Leaf("devices")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leaf.Remove()
+	read := "for d in zero kmsg; do (: < /dev/$d) 2>/dev/null && echo $d; done; true"
+	enter := "echo $$ > " + s.groups.Paths()[""] + "/x/devices/cgroup.procs; "
+	for script, want := range map[string]string{read: "zero\nkmsg\n", enter + read: "zero\n"} {
+		out, err := exec.Command("/bin/sh", "-c", script).Output()
+		if err != nil || string(out) != want {
+			t.Errorf("%s: %q %v, want %q", script, out, err, want)
+		}
 	}
 }
 
