@@ -62,12 +62,12 @@ func planOpen(s *Supervisor, c *call) *refusal {
 	grant, clamped, deny := rego.Meet(c.req.Open, *c.decision.Grant, s.ceiling)
 	c.clamped = clamped
 	if len(deny) > 0 {
-		return denied(deny)
+		return denied(deny...)
 	}
 	grant.Hostname = cmp.Or(grant.Hostname, "stockade")
 	grant.Workdir = cmp.Or(grant.Workdir, "/")
 	if end := expiry(&grant, c.admitted); !end.IsZero() && !end.After(c.admitted) {
-		return denied([]api.Deny{{Code: api.CodeExpired, Subject: "grant"}})
+		return denied(api.Deny{Code: api.CodeExpired, Subject: "grant"})
 	}
 	spec, err := plan(c.req, &grant, c.facts, s.host)
 	if err != nil {
@@ -116,7 +116,11 @@ func actOpen(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 // down: a session that no record knows must not live.
 func settledOpen(s *Supervisor, c *call) {
 	ses := c.session
-	if ses == nil || c.grant == nil {
+	if ses == nil {
+		return
+	}
+	if ses.started.IsZero() { // it was not built, by a bug
+		abandonOpen(s, c)
 		return
 	}
 	ses.ready(c.grant, s.now(), func() {
@@ -179,7 +183,7 @@ func planExecution(s *Supervisor, c *call) *refusal {
 	p, deny, err := planExec(c.req.Exec, ses.grant, ses.env, *c.decision, s.defaults, ses.left(c.admitted))
 	switch {
 	case len(deny) > 0:
-		return denied(deny)
+		return denied(deny...)
 	case err != nil:
 		return faulted(err)
 	}
@@ -249,7 +253,7 @@ func planSignal(s *Supervisor, c *call) *refusal {
 		return granted == name
 	})
 	if allowed != nil && !ok {
-		return denied([]api.Deny{{Code: api.CodeSignalNotAllowed, Subject: "signal:" + string(name)}})
+		return denied(api.Deny{Code: api.CodeSignalNotAllowed, Subject: "signal:" + string(name)})
 	}
 	return nil
 }

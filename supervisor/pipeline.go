@@ -42,9 +42,9 @@ func (s *Supervisor) do(ctx context.Context, req *api.Request, content io.Reader
 		return nil, err
 	}
 	c.content = content
-	if refusal := s.permit(c); refusal != nil {
+	if why := s.permit(c); why != nil {
 		defer s.admission.leave()
-		return s.refuse(c, refusal)
+		return s.refuse(c, why)
 	}
 	if _, err := s.record(s.ctx, s.journal.Append, s.records(c)...); err != nil {
 		defer s.admission.leave()
@@ -64,7 +64,12 @@ func (s *Supervisor) do(ctx context.Context, req *api.Request, content io.Reader
 
 // permit finds out whether, and as what exactly, an operation may take place. It
 // changes nothing but the registry, which operation.abandon puts right again.
-func (s *Supervisor) permit(c *call) *refusal {
+func (s *Supervisor) permit(c *call) (why *refusal) {
+	defer func() {
+		if p := recover(); p != nil {
+			why = faulted(s.bug(c, p))
+		}
+	}()
 	for _, stage := range []struct {
 		name string
 		do   func(*Supervisor, *call) *refusal
@@ -74,10 +79,11 @@ func (s *Supervisor) permit(c *call) *refusal {
 		{"policy", decide},           // may it
 		{"plan", c.operation.plan},   // as what exactly: the meet of request, grant and ceiling
 	} {
-		if refusal := stage.do(s, c); refusal != nil {
-			return refusal
-		}
+		why := stage.do(s, c)
 		c.watch.lap(stage.name)
+		if why != nil {
+			return why
+		}
 	}
 	return nil
 }
@@ -115,29 +121,13 @@ type refusal struct {
 	fault *api.Error
 }
 
-func denied(deny []api.Deny) *refusal {
-	if len(deny) == 0 {
-		return nil
-	}
-	return &refusal{deny: deny}
-}
+func denied(deny ...api.Deny) *refusal { return &refusal{deny: deny} }
 
-func faulted(err error) *refusal {
-	if e := faultOf(err); e != nil {
-		return &refusal{fault: e}
-	}
-	return nil
-}
+func faulted(err error) *refusal { return &refusal{fault: faultOf(err)} }
 
 // faultOf gives any error a code that a caller can act on.
 func faultOf(err error) *api.Error {
-	if err == nil {
-		return nil
-	}
 	if e, ok := errors.AsType[*api.Error](err); ok {
-		if e == nil {
-			return nil
-		}
 		return e
 	}
 	if e, ok := errors.AsType[*sandbox.Error](err); ok {
@@ -245,10 +235,13 @@ func decide(s *Supervisor, c *call) *refusal {
 	}
 	d := s.policy.Decide(s.ctx, entrypoint, in)
 	c.decision = &d
-	if !d.Allow {
-		return denied(d.Deny)
+	switch {
+	case d.Allow:
+		return nil
+	case len(d.Deny) == 0: // rego never says so; if it ever did, it would still be a no
+		return denied(api.Deny{Code: api.CodePolicyDenied})
 	}
-	return nil
+	return denied(d.Deny...)
 }
 
 // records are the intent and, once there is one, the decision.
@@ -331,11 +324,16 @@ func (s *Supervisor) act(c *call) {
 func (s *Supervisor) guarded(c *call) (payload api.Payload, fault *api.Error) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("bug: operation panicked", "op", c.req.Op, "intent_id", c.intent, "panic", p, "stack", string(debug.Stack()))
-			payload, fault = c.operation.failed(api.CodeInternalError, ""), api.Errorf(api.CodeInternalError, "the supervisor failed; its log says more")
+			fault = s.bug(c, p)
+			payload = c.operation.failed(fault.Code, fault.Message)
 		}
 	}()
 	return c.operation.act(s.ctx, s, c)
+}
+
+func (s *Supervisor) bug(c *call, panicked any) *api.Error {
+	s.log.Error("bug: operation panicked", "op", c.req.Op, "intent_id", c.intent, "panic", panicked, "stack", string(debug.Stack()))
+	return api.Errorf(api.CodeInternalError, "the supervisor failed; its log says more")
 }
 
 // newReceipt is the receipt without how it went.

@@ -246,6 +246,17 @@ func TestPanicIsFaulted(t *testing.T) {
 		if r := b.exec(id, "echo", "on"); r.Outcome != api.OutcomeOK {
 			t.Errorf("%+v", r)
 		}
+		b.fake.hook = func(string) { panic("injected") }
+		r := b.open(func(o *api.SessionOpen) {
+			o.Target.Local.Mounts = []api.Mount{{HostPath: "/x", GuestPath: "/x", Mode: "ro"}}
+		})
+		if r.Outcome != api.OutcomeFaulted || r.ErrorCode != api.CodeInternalError || len(b.registry.all()) != 1 {
+			t.Errorf("%+v", r)
+		}
+		if r := b.open(); r.Outcome != api.OutcomeFaulted || len(b.registry.all()) != 1 {
+			t.Errorf("%+v", r)
+		}
+		b.fake.hook = nil
 	})
 }
 
