@@ -143,6 +143,7 @@ func newCompiler(store storage.Store) *ast.Compiler {
 		WithCapabilities(Capabilities()).
 		WithDefaultRegoVersion(ast.RegoV1).
 		WithStrict(true).
+		WithSchemas(inputSchema()).
 		WithPathConflictsCheck(func(path []string) (bool, error) { return holds(store, path) })
 }
 

@@ -73,7 +73,7 @@ func TestFailuresAreDenials(t *testing.T) {
 		code       api.Code
 	}{
 		{"allowed", `decision := {"allow": true, "deny": [], "grant": ` + grantText + `}`, ""},
-		{"undefined", `decision := {"allow": true} if input.nothing`, api.CodePolicyUndefined},
+		{"undefined", `decision := {"allow": true} if input.session.session_id == "x"`, api.CodePolicyUndefined},
 		{"false", `decision := false`, api.CodePolicyResult},
 		{"a string", `decision := "yes"`, api.CodePolicyResult},
 		{"no allow", `decision := {"deny": []}`, api.CodePolicyResult},
@@ -185,6 +185,9 @@ func TestLoad(t *testing.T) {
 		{"syntax", func(f fstest.MapFS) { f["x.rego"] = &fstest.MapFile{Data: []byte("package x\n\nallow if {")} }, "x.rego:3"},
 		{"Rego v0", func(f fstest.MapFS) { f["x.rego"] = &fstest.MapFile{Data: []byte("package x\n\nallow { true }")} }, "x.rego:3"},
 		{"forbidden builtin", func(f fstest.MapFS) { f["x.rego"] = &fstest.MapFile{Data: []byte("package x\n\ny := opa.runtime()")} }, "x.rego:3: builtin opa.runtime is not available"},
+		{"misspelt member of the input", func(f fstest.MapFS) {
+			f["x.rego"] = &fstest.MapFile{Data: []byte("package x\n\ny if input.request.open.lables.x")}
+		}, "x.rego:3: undefined ref: input.request.open.lables.x"},
 		{"entry point missing", func(f fstest.MapFS) { delete(f, "exec.rego") }, "entry point data.stockade.exec.decision is not defined"},
 		{"entry point elsewhere", func(f fstest.MapFS) {
 			f["exec.rego"] = &fstest.MapFile{Data: []byte("package stockade.exec\n\nanswer := 1")}

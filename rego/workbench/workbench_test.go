@@ -59,6 +59,7 @@ func TestAuthorsFirstHour(t *testing.T) {
 		{"syntax", "package stockade.open\n\nallow if {", "open/mine.rego:"},
 		{"builtin", "package stockade.open\n\ndeny contains x if {\n\tx := http.send({})\n}", "open/mine.rego:4: builtin http.send is not available to policies"},
 		{"unknown function", "package stockade.open\n\nx := nothing(1)", "undefined function nothing"},
+		{"misspelt member", "package stockade.open\n\ndeny contains \"x\" if input.request.opne", "open/mine.rego:3: undefined ref: input.request.opne"},
 		{"unused variable", "package stockade.open\n\nx if {\n\ty := 1\n}", "open/mine.rego:4"},
 	} {
 		if err := os.WriteFile(rule, []byte(mistake.text), 0o600); err != nil {
@@ -69,7 +70,7 @@ func TestAuthorsFirstHour(t *testing.T) {
 		}
 	}
 
-	if err := os.WriteFile(rule, []byte("package stockade.open\n\ndeny contains {\"code\": \"x\"} if not input.a[input.b]"), 0o600); err != nil {
+	if err := os.WriteFile(rule, []byte("package stockade.open\n\ndeny contains {\"code\": \"x\"} if not input.facts.sources[input.request.op]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, code := run(t, Options{}, "check", dir)
