@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/launch"
+)
+
+// build makes both binaries.
+func build(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		if os.Getenv("STOCKADE_NOSKIP") == "1" {
+			t.Fatal("needs root")
+		}
+		t.Skip("needs root: it is the privileged process")
+	}
+	dir := t.TempDir()
+	for cgo, name := range map[string]string{"1": "stockade-run", "0": "stockade-init"} {
+		cmd := exec.Command("go", "build", "-o", dir+"/", "github.com/stockade-dev/stockade/cmd/"+name)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v\n%s", name, err, out)
+		}
+	}
+	return dir
+}
+
+// process is a running stockade-run.
+type process struct {
+	*exec.Cmd
+	instance, socket, state string
+	stderr                  bytes.Buffer
+}
+
+func run(t *testing.T, bin string, args ...string) *process {
+	t.Helper()
+	dir := t.TempDir()
+	p := &process{
+		instance: fmt.Sprintf("runmain%d-%d", os.Getpid(), time.Now().UnixNano()%1e6),
+		socket:   filepath.Join(dir, "socket"),
+		state:    filepath.Join(dir, "state"),
+	}
+	p.Cmd = exec.Command(filepath.Join(bin, "stockade-run"), append([]string{
+		"--socket", p.socket, "--state", p.state, "--instance", p.instance, "--init", filepath.Join(bin, "stockade-init"),
+	}, args...)...)
+	p.Stderr = &p.stderr
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Process.Kill(); p.Wait() })
+	return p
+}
+
+// dial connects once the runner listens.
+func (p *process) dial(t *testing.T) *launch.Runner {
+	t.Helper()
+	var err error
+	for range 500 {
+		var r *launch.Runner
+		if r, err = launch.Dial(context.Background(), p.socket); err == nil {
+			return r
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("dial: %v\n%s", err, p.stderr.String())
+	return nil
+}
+
+// mustEnd waits for the process, and that it left neither groups nor files.
+func (p *process) mustEnd(t *testing.T) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- p.Wait() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("%v\n%s", err, p.stderr.String())
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not end")
+	}
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, _ os.DirEntry, err error) error {
+		if err == nil && strings.Contains(path, p.instance) {
+			t.Errorf("left: %s", path)
+		}
+		return nil
+	})
+	for _, path := range []string{p.state, p.socket} {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("left: %s", path)
+		}
+	}
+}
+
+func spec(id string) sandbox.Spec {
+	return sandbox.Spec{
+		Session:  id,
+		Root:     sandbox.Root{Kind: sandbox.RootHost},
+		Scratch:  []sandbox.Scratch{{Target: "/tmp", Bytes: 1 << 20, Inodes: 100}},
+		Identity: sandbox.Identity{UID: 1000, GID: 1000},
+		Hostname: "box",
+		Workdir:  "/tmp",
+		Network:  "none",
+		Seccomp:  "strict",
+		Limits:   sandbox.Limits{MemoryBytes: 64 << 20, CPUMillis: 1000, PIDs: 32, Files: 64},
+	}
+}
+
+// TestProcess speaks with the real runner over its socket (R262's other half).
+func TestProcess(t *testing.T) {
+	bin := build(t)
+	ctx := context.Background()
+
+	t.Run("follow", func(t *testing.T) {
+		p := run(t, bin, "--follow")
+		r := p.dial(t)
+		if missing := r.Host().Missing(); len(missing) > 0 || r.Host().Kernel == "" {
+			t.Errorf("host %+v", r.Host())
+		}
+		if _, err := launch.Dial(ctx, p.socket); err == nil {
+			t.Error("a second supervisor is served beside the first")
+		}
+		if _, err := r.Open(ctx, spec("s")); err != nil {
+			t.Fatal(err)
+		}
+		x, err := r.Start(ctx, sandbox.Exec{Session: "s", ID: "x", Argv: []string{"/bin/echo", "hello"}, Cwd: "/tmp"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, _ := io.ReadAll(x.Stdout)
+		if res := <-x.Done; string(out) != "hello\n" || res.ExitCode != 0 {
+			t.Errorf("%q %+v", out, res)
+		}
+		x.Stdout.Close()
+		x.Stderr.Close()
+		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.Process.Pid))
+		if string(comm) != "stockade-run\n" {
+			t.Errorf("it is called %q", comm)
+		}
+		r.Disconnect() // with a session open
+		p.mustEnd(t)
+	})
+
+	t.Run("one after the other", func(t *testing.T) {
+		p := run(t, bin)
+		first := p.dial(t)
+		if _, err := first.Open(ctx, spec("s")); err != nil {
+			t.Fatal(err)
+		}
+		first.Disconnect()
+		second := p.dial(t)
+		// The name is free: what the first had is gone.
+		if _, err := second.Open(ctx, spec("s")); err != nil {
+			t.Fatal(err)
+		}
+		p.Process.Signal(syscall.SIGTERM)
+		p.mustEnd(t)
+	})
+
+	t.Run("another user", func(t *testing.T) {
+		p := run(t, bin, "--uid", "1001")
+		p.dial(t).Disconnect() // root may
+		st, err := os.Stat(p.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sys := st.Sys().(*syscall.Stat_t); st.Mode().Perm() != 0o600 || sys.Uid != 1001 {
+			t.Errorf("socket of %d, mode %v", sys.Uid, st.Mode())
+		}
+		p.Process.Signal(syscall.SIGTERM)
+		p.mustEnd(t)
+	})
+
+	t.Run("refusals", func(t *testing.T) {
+		bad := filepath.Join(t.TempDir(), "ceiling.json")
+		if err := os.WriteFile(bad, []byte(`{"memory_bites": 1}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"--ceiling", bad}, {"--ceiling", "/none"}, {"--init", "/none"}, {"--instance", "a/b"}, {"--state", "/proc/x"}} {
+			p := run(t, bin, args...)
+			if err := p.Wait(); err == nil {
+				t.Errorf("%q: it serves", args)
+			}
+			if lines := strings.Count(p.stderr.String(), "\n"); lines != 1 {
+				t.Errorf("%q: says %q", args, p.stderr.String())
+			}
+		}
+	})
+}
