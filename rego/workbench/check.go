@@ -57,7 +57,7 @@ Without DIR it checks the shipped library.`,
 				}
 			})
 			if err == nil && failed {
-				return fmt.Errorf("check: %d findings: %w", len(c.Findings), ErrFinding)
+				return ErrFinding
 			}
 			return err
 		},

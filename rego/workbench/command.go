@@ -20,9 +20,9 @@ import (
 	"github.com/stockade-dev/stockade/rego"
 )
 
-// ErrFinding is why a command ends with exit code 1: it did its work, and what it
-// found is not fine: a lint, a failed test, a denial.
-var ErrFinding = errors.New("not fine")
+// ErrFinding is why a command ends with exit code 1: it did its work, and printed
+// something that is not fine: a lint, a failed test, a denial.
+var ErrFinding = errors.New("the policy needs a look")
 
 // ExitCode is 0 for nil, 1 for a finding and 2 for everything else.
 func ExitCode(err error) int {

@@ -217,7 +217,7 @@ func (b *bench) verdict(cmd *cobra.Command, in rego.Input, d rego.Decision, reas
 		return err
 	}
 	if !j.Allow {
-		return fmt.Errorf("denied: %w", ErrFinding)
+		return ErrFinding
 	}
 	return nil
 }
