@@ -1,6 +1,9 @@
 package stockade.open_test
 
-test_the_caller_wins_over_a_default if not "PATH" in object.keys(granted(local({"/env": {"PATH": "/opt/bin"}})).env.set)
+test_the_caller_wins_over_a_default if not "LANG" in object.keys(granted(local({"/env": {"LANG": "de_DE.UTF-8"}})).env.set)
+
+# The supervisor has a PATH for who names none; set here, no command could extend it.
+test_path_is_left_to_the_caller if not "PATH" in object.keys(granted(base).env.set)
 
 test_defaults_stand_where_the_caller_is_silent if granted(base).env.set.HOME == "/home/sandbox"
 
