@@ -60,24 +60,20 @@ func (x *index) add(seq int64, r *api.Receipt) {
 	}
 }
 
-// intent returns the place of the receipt of an intent of p's.
-func (x *index) intent(p api.Principal, id string) (seq int64, ok bool) {
-	return x.at(p, x.byIntent, id)
-}
+// intent returns the entry of an intent of p's.
+func (x *index) intent(p api.Principal, id string) (entry, bool) { return x.find(p, x.byIntent, id) }
 
-// exec returns the place of the receipt of an execution of p's.
-func (x *index) exec(p api.Principal, id string) (seq int64, ok bool) {
-	return x.at(p, x.byExec, id)
-}
+// exec returns the entry of an execution of p's.
+func (x *index) exec(p api.Principal, id string) (entry, bool) { return x.find(p, x.byExec, id) }
 
-func (x *index) at(p api.Principal, by map[string]int, id string) (int64, bool) {
+func (x *index) find(p api.Principal, by map[string]int, id string) (entry, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	at, ok := by[id]
 	if !ok || *x.entries[at].owner != (owner{p.UID, p.Scope}) {
-		return 0, false
+		return entry{}, false
 	}
-	return x.entries[at].seq, true
+	return x.entries[at], true
 }
 
 // list returns the places of p's receipts that fit the filter, newest first.

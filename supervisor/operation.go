@@ -49,7 +49,7 @@ func admitOpen(s *Supervisor, c *call) *refusal {
 	if err := c.req.Validate(); err != nil {
 		return faulted(err)
 	}
-	ses := newSession(c.req.Principal, c.req.Open, c.admitted)
+	ses := newSession(c.req.Principal, c.req.Open)
 	ses.intent, ses.policy = c.intent, s.policy.Digest()
 	if err := s.registry.add(ses, s.ceiling); err != nil {
 		return faulted(err)

@@ -90,11 +90,11 @@ func (s *Supervisor) Receipt(ctx context.Context, req *api.Request) (*api.Receip
 	if denial, err := s.permitRead(req, nil); denial != nil || err != nil {
 		return nil, denial, err
 	}
-	seq, ok := s.receipts.intent(req.Principal, req.Read.IntentID)
+	e, ok := s.receipts.intent(req.Principal, req.Read.IntentID)
 	if !ok {
 		return nil, nil, api.Errorf(api.CodeNotFound, "there is no receipt of %.80s", req.Read.IntentID)
 	}
-	r, err := s.receiptAt(seq)
+	r, err := s.receiptAt(e.seq)
 	return r, nil, err
 }
 
@@ -156,9 +156,11 @@ func (s *Supervisor) Output(ctx context.Context, req *api.Request, from Offsets,
 			c.session = running.session
 			return nil
 		}
-		if _, ok := s.receipts.exec(req.Principal, req.Read.ExecID); !ok {
+		ended, ok := s.receipts.exec(req.Principal, req.Read.ExecID)
+		if !ok {
 			return api.Errorf(api.CodeExecNotFound, "there is no execution %s", req.Read.ExecID)
 		}
+		c.session, _ = s.registry.find(req.Principal, ended.session) // nil once it is history
 		return nil
 	})
 	if denial != nil || err != nil {
@@ -174,11 +176,11 @@ func (s *Supervisor) Output(ctx context.Context, req *api.Request, from Offsets,
 			return nil, nil, err
 		}
 	}
-	seq, ok := s.receipts.exec(req.Principal, req.Read.ExecID)
+	e, ok := s.receipts.exec(req.Principal, req.Read.ExecID)
 	if !ok {
 		return nil, nil, api.Errorf(api.CodeExecNotFound, "there is no execution %s", req.Read.ExecID)
 	}
-	r, err := s.receiptAt(seq)
+	r, err := s.receiptAt(e.seq)
 	if err != nil {
 		return nil, nil, err
 	}

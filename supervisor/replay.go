@@ -152,7 +152,6 @@ func restoreSession(r *api.Receipt, intent *intentRecord) *session {
 		principal: r.Principal,
 		intent:    r.IntentID,
 		policy:    r.Policy.Digest,
-		created:   time.Unix(0, r.AdmittedAtNS),
 		grant:     open.Grant,
 		state:     stateReady,
 		started:   time.Unix(0, open.StartedAtNS),

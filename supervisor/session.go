@@ -51,7 +51,6 @@ type session struct {
 	env       map[string]string // with secrets: never shown, never recorded
 	intent    string            // of the open
 	policy    string            // digest
-	created   time.Time
 
 	mu         sync.Mutex
 	grant      *api.Grant // effective; never changed after it is set
@@ -70,13 +69,12 @@ type session struct {
 	closed  chan struct{}  // closed when the end is recorded
 }
 
-func newSession(p api.Principal, open *api.SessionOpen, now time.Time) *session {
+func newSession(p api.Principal, open *api.SessionOpen) *session {
 	s := &session{
 		id:        newID("s-"),
 		principal: p,
 		labels:    open.Labels,
 		env:       map[string]string{},
-		created:   now,
 		state:     stateCreating,
 		live:      map[string]*execution{},
 		closed:    make(chan struct{}),
