@@ -290,8 +290,9 @@ func (r *runcPeer) prepare() error {
 		return err
 	}
 	r.live = fmt.Sprintf("stockade-compare-%d", os.Getpid())
-	if out, err := r.command("run", "--detach", r.live).CombinedOutput(); err != nil {
-		return fmt.Errorf("runc run: %v: %s", err, out)
+	// Without pipes of ours: what is detached would keep them open.
+	if err := r.command("run", "--detach", r.live).Run(); err != nil {
+		return fmt.Errorf("runc run: %w", err)
 	}
 	return config(program)
 }
