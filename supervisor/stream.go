@@ -142,15 +142,21 @@ func (s *stream) seal(f outputForm) (*api.Output, *api.Overflow, error) {
 	}
 	s.sealed = true
 	defer s.wake.all()
-	if s.content != nil {
-		defer func() {
-			if s.final != (uncommitted{s.content}) {
-				s.content.Abort() // no effect after Commit
-			}
-		}()
-	}
-	if s.failed != nil {
+	out, over, err := s.settle(f)
+	if err != nil {
 		s.kept = 0 // followers see the end
+	}
+	if over != nil && s.followers > 0 {
+		s.final = uncommitted{s.content} // no receipt has the bytes; who follows gets them to the end
+	} else if s.content != nil {
+		s.content.Abort() // no effect after Commit
+	}
+	return out, over, err
+}
+
+// settle gives the content its form.
+func (s *stream) settle(f outputForm) (*api.Output, *api.Overflow, error) {
+	if s.failed != nil {
 		return nil, nil, s.failed
 	}
 	out := &api.Output{}
@@ -159,10 +165,9 @@ func (s *stream) seal(f outputForm) (*api.Output, *api.Overflow, error) {
 	}
 	switch chooseForm(s.kept, f) {
 	case formAbsent:
-		if !out.Truncated {
-			return nil, nil, nil
-		}
-		return out, nil, nil
+		return nil, nil, nil
+	case formTooLarge:
+		return nil, &api.Overflow{Stream: s.name, SizeBytes: s.total, LimitBytes: f.inline}, nil
 	case formInline:
 		b, err := s.bytes(s.kept)
 		if err != nil {
@@ -177,22 +182,19 @@ func (s *stream) seal(f outputForm) (*api.Output, *api.Overflow, error) {
 			out.InlineBytes = &api.InlineBytes{Bytes: b}
 		}
 		return out, nil, nil
-	case formTooLarge:
-		// The bytes are not in the receipt; whoever follows still gets them to the end.
-		if s.followers > 0 {
-			s.final = uncommitted{s.content}
-		}
-		return nil, &api.Overflow{Stream: s.name, SizeBytes: s.total, LimitBytes: f.inline}, nil
 	}
 	preview, err := s.bytes(min(f.preview, s.kept))
 	if err != nil {
 		return nil, nil, err
 	}
-	ref, err := s.commit()
+	ref, size, err := s.content.Commit()
+	if err == nil && s.followers > 0 {
+		s.final, _, err = s.store.Open(ref)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	out.Blob = &api.BlobOutput{BlobRef: ref, SizeBytes: s.kept, PreviewBytes: preview}
+	out.Blob = &api.BlobOutput{BlobRef: ref, SizeBytes: size, PreviewBytes: preview}
 	return out, nil, nil
 }
 
@@ -200,18 +202,6 @@ func (s *stream) seal(f outputForm) (*api.Output, *api.Overflow, error) {
 type uncommitted struct{ *blob.Writer }
 
 func (u uncommitted) Close() error { u.Abort(); return nil }
-
-// commit makes the content a durable blob, and opens it for those who still follow.
-func (s *stream) commit() (string, error) {
-	ref, _, err := s.content.Commit()
-	if err == nil && s.followers > 0 {
-		s.final, _, err = s.store.Open(ref)
-	}
-	if err != nil {
-		s.kept = 0
-	}
-	return ref, err
-}
 
 // bytes returns the first n kept bytes.
 func (s *stream) bytes(n int64) ([]byte, error) {
