@@ -19,6 +19,11 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/server"
 )
 
+// policyDeadline is against policies that run away, not against machines that are busy:
+// there an answer of half a millisecond can wait for a processor a hundred times as long,
+// and a refusal would be wrong.
+const policyDeadline = 2 * time.Second
+
 // config is what the flags say.
 type config struct {
 	state, socket, policy, ceiling   string
@@ -39,7 +44,7 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	engine, err := rego.Load(c.policyTree(), rego.Options{})
+	engine, err := rego.Load(c.policyTree(), rego.Options{Deadline: policyDeadline})
 	if err != nil {
 		return fmt.Errorf("policy: %w", err)
 	}
