@@ -143,6 +143,7 @@ deny contains {
 	"subject": "mounts",
 	"message": sprintf("%d of %d mounts are granted", [count(granted_mounts), count(mounts)]),
 } if {
+	profile # without one, that is the reason
 	count(granted_mounts) != count(mounts)
 	count(mount_faults) == 0
 }
