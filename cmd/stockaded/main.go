@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/stockade-dev/stockade/rego/workbench"
+	"github.com/stockade-dev/stockade/supervisor"
 )
 
 // Where things are unless a flag says otherwise.
@@ -28,10 +31,11 @@ var version = "devel"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := root().ExecuteContext(ctx); err != nil {
+	err := root().ExecuteContext(ctx)
+	if err != nil && err != workbench.ErrFinding {
 		fmt.Fprintln(os.Stderr, "stockaded:", err)
-		os.Exit(1)
 	}
+	os.Exit(workbench.ExitCode(err))
 }
 
 func root() *cobra.Command {
@@ -69,5 +73,15 @@ in flight settle, and stop it.`,
 	f.StringVar(&c.initBinary, "init-binary", "", "stockade-init; without it the one beside this program, then PATH")
 	f.TextVar(&c.logLevel, "log-level", c.logLevel, "debug, info, warn or error")
 	f.DurationVar(&c.drain, "drain", 20*time.Second, "how long what is in flight may take to settle when stopping")
+	cmd.AddCommand(workbench.Command(workbench.Options{Records: recorded, StateDir: defaultState}))
 	return cmd
+}
+
+// recorded finds the decision about an intent for "policy why".
+func recorded(stateDir, intentID string) (workbench.Record, error) {
+	r, err := supervisor.ReadDecision(stateDir, intentID)
+	if err != nil {
+		return workbench.Record{}, err
+	}
+	return workbench.Record{Entrypoint: r.Entrypoint, PolicyDigest: r.PolicyDigest, Input: r.Input, Decision: r.Decision}, nil
 }

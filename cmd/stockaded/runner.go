@@ -22,7 +22,7 @@ import (
 // the roots of sessions are entered by their own users.
 const runtimeDir = "/run/stockade"
 
-// startLimit is how long a started runner may take to probe the host, sweep what an
+// startLimit is how long a runner may take to answer: to probe the host, sweep what an
 // earlier one left, and listen.
 const startLimit = 30 * time.Second
 
@@ -41,6 +41,8 @@ type child struct {
 
 // connect reaches the runner that the flags name, or starts one.
 func (c *config) connect(ctx context.Context, state string, stderr io.Writer) (*runner, error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
 	if c.runner != "" {
 		r, err := launch.Dial(ctx, c.runner)
 		if err != nil {
@@ -55,8 +57,6 @@ func (c *config) connect(ctx context.Context, state string, stderr io.Writer) (*
 	if err != nil {
 		return nil, fmt.Errorf("start the runner: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
 	r, err := child.dial(ctx, socket)
 	if err != nil {
 		child.end()

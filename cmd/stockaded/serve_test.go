@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/launch"
+	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/client"
+)
+
+// The daemon on a runner that is already there, without privilege: it says ready when it
+// serves, ends when it is told to, and leaves no socket behind.
+func TestServe(t *testing.T) {
+	dir := shortDir(t)
+	leave := startRunner(t, filepath.Join(dir, "runner"))
+	c := config{state: filepath.Join(dir, "state"), socket: filepath.Join(dir, "s"), runner: filepath.Join(dir, "runner"), drain: 5 * time.Second}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := start(t, ctx, &c)
+	r, err := client.New(c.socket).Open(t.Context(), api.SessionOpen{Target: api.Target{Local: &api.Local{}}})
+	if err != nil || r.Outcome != api.OutcomeFaulted || r.ErrorCode != "unsupported_by_host" {
+		t.Errorf("open: %+v %v", r, err)
+	}
+	second := c
+	if err := second.serve(t.Context(), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a second one on the same state: %v", err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(c.socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
+	}
+
+	// Without its runner it is of no use, and says so by ending.
+	ended = start(t, t.Context(), &c)
+	leave()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "runner is gone") {
+		t.Errorf("without its runner: %v", err)
+	}
+}
+
+// start runs the daemon until it is ready.
+func start(t *testing.T, ctx context.Context, c *config) <-chan error {
+	t.Helper()
+	r, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := c.serve(ctx, w, io.Discard)
+		w.CloseWithError(io.EOF)
+		ended <- err
+	}()
+	if line, err := bufio.NewReader(r).ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("%q %v %v", line, err, <-ended)
+	}
+	return ended
+}
+
+// What is wrong with the flags is said before anything is started.
+func TestRefusesToStart(t *testing.T) {
+	dir := shortDir(t)
+	broken := filepath.Join(dir, "broken")
+	os.Mkdir(broken, 0o700)
+	os.WriteFile(filepath.Join(broken, "a.rego"), []byte("package stockade.open\nno"), 0o600)
+	ceiling := filepath.Join(dir, "ceiling.json")
+	os.WriteFile(ceiling, []byte(`{"memory":1}`), 0o600)
+	for name, c := range map[string]config{
+		"policy":  {policy: broken},
+		"ceiling": {ceiling: ceiling},
+		"runner":  {runner: filepath.Join(dir, "none")},
+	} {
+		c.state, c.socket = filepath.Join(dir, "state"), filepath.Join(dir, "s")
+		if err := c.serve(t.Context(), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Two state directories are two instances, and one is always the same.
+func TestInstance(t *testing.T) {
+	if instance("/a") == instance("/b") || instance("/a") != instance("/a") {
+		t.Error("instances are mixed up")
+	}
+}
+
+func TestFind(t *testing.T) {
+	if p, err := find("x/stockade-run", "stockade-run"); err != nil || !filepath.IsAbs(p) {
+		t.Errorf("%s %v", p, err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := find("", "stockade-run"); err == nil {
+		t.Error("found what is nowhere")
+	}
+	os.WriteFile(filepath.Join(os.Getenv("PATH"), "stockade-run"), nil, 0o700)
+	if p, err := find("", "stockade-run"); err != nil || filepath.Dir(p) != os.Getenv("PATH") {
+		t.Errorf("%s %v", p, err)
+	}
+}
+
+// shortDir is a directory whose name leaves room for that of a socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "stockade-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// startRunner answers at socket for a machine that can do nothing. leave ends it.
+func startRunner(t *testing.T, socket string) (leave func()) {
+	t.Helper()
+	ln, err := launch.Listen(socket, uint32(os.Geteuid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { launch.Serve(ctx, conn, unable{}) })
+		}
+	})
+	leave = func() { cancel(); ln.Close(); serving.Wait() }
+	t.Cleanup(leave)
+	return leave
+}
+
+// unable is a runner on a machine that lacks what sessions need.
+type unable struct{ launch.Handler }
+
+func (unable) Host() sandbox.Host {
+	return sandbox.Host{Layers: []sandbox.Layer{{Name: "user namespaces", State: "missing", Required: true}}}
+}
+
+func (unable) Resolve(context.Context, sandbox.Caller, []string) ([]launch.Resolved, error) {
+	return nil, nil
+}
+
+func (unable) Disconnected() {}
