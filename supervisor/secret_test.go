@@ -52,6 +52,7 @@ func TestSecretsStayIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.close(id)
+		synctest.Wait() // for the last line of the log
 
 		places := map[string][]byte{"log": log.Bytes(), "listing": []byte(encode(t, list))}
 		if err := filepath.WalkDir(b.state, func(path string, d fs.DirEntry, err error) error {
