@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"github.com/opencontainers/cgroups"
 	_ "github.com/opencontainers/cgroups/devices" // device rules, as a BPF program in the unified hierarchy
@@ -61,6 +62,10 @@ func startBox(spec *specs.Spec, stateDir, id string, files []*os.File) (_ *box, 
 	return b, nil
 }
 
+// converting guards a table of specconv's: every conversion writes the owner of this
+// container's device nodes into it, and hands it out.
+var converting sync.Mutex
+
 // convert gives libcontainer the configuration in its own terms.
 func convert(spec *specs.Spec, id string) (*configs.Config, error) {
 	// The id mapping that comes with the namespace is named twice: libcontainer needs
@@ -72,7 +77,15 @@ func convert(spec *specs.Spec, id string) (*configs.Config, error) {
 		linux.Namespaces = append(linux.Namespaces, specs.LinuxNamespace{Type: ns.Type})
 	}
 	plain.Linux = &linux
+	converting.Lock()
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: id, Spec: &plain})
+	if err == nil {
+		for i, d := range config.Devices {
+			own := *d
+			config.Devices[i] = &own
+		}
+	}
+	converting.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("convert configuration: %w", err)
 	}

@@ -193,8 +193,8 @@ func TestInside(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{"grep -E '^(CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\\n\\t '",
 			"CapInh:0000000000000000CapPrm:0000000000000000CapEff:0000000000000000CapBnd:0000000000000000CapAmb:0000000000000000NoNewPrivs:1Seccomp:2"},
-		{"ls /proc/self/fd | tr '\\n' ' '", "0 1 2 3"}, // 3 is the listing
-		{"ls -d /proc/[0-9]* | wc -l", "4"},            // init, the shell, ls and wc
+		{"ls /proc/self/fd | tr '\\n' ' '", "0 1 2 3"},                 // 3 is the listing
+		{"[ $(ls -d /proc/[0-9]* | wc -l) -le 5 ] && echo few", "few"}, // init and ours
 		{"cut -d: -f3 /proc/self/cgroup | sort -u | head -c 20", "/"},
 		{"cat /proc/1/environ 2>&1 >/dev/null | grep -o denied", "denied"},
 		{"readlink /proc/1/exe; echo $?", "1"},
