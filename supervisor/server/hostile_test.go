@@ -28,14 +28,14 @@ func TestHostileRequests(t *testing.T) {
 	}{
 		{"POST", "/v1/sessions", `{"target":{"local":{"root":{"dir":{"path":"/srv/root"}},"mounts":[{"host_path":"/srv/w","guest_path":"/w","mode":"ro"}],` +
 			`"workdir":"/tmp","env":{"A":"x","B":{"secret":"y"}},"network_mode":"none","hostname":"h"}},"profile":"p","session_ttl_ns":1000000000,"labels":{"a":"b"},` +
-			`"scope":{"agent_id":"a","world_id":"w","chat_id":"c"},"limits":{"memory_bytes":1,"cpu_millis":1,"pids":1,"output_bytes":1},"allow_background_processes":true}`,
+			`"scope":{"agent_id":"a","world_id":"w","chat_id":"c"},"limits":{"memory_bytes":33554432,"cpu_millis":500,"pids":8,"output_bytes":1000},"allow_background_processes":true}`,
 			[]string{"/target/local/root", "/target/local/root/dir", "/target/local/mounts", "/target/local/mounts/0", "/target/local/workdir", "/target/local/env",
 				"/target/local/env/A", "/target/local/env/B", "/target/local/network_mode", "/target/local/hostname", "/profile", "/session_ttl_ns", "/labels", "/labels/a",
 				"/scope", "/scope/agent_id", "/scope/world_id", "/scope/chat_id", "/limits", "/limits/memory_bytes", "/limits/cpu_millis", "/limits/pids", "/limits/output_bytes",
 				"/allow_background_processes"},
 			[]string{"/target/local/env/B string"}},
 		{"POST", "/v1/exec", `{"session_id":"` + session + `","argv":["echo","x"],"cwd":"/tmp","env_patch":{"A":"x","B":{"secret":"y"}},"stdin":{"inline_text":{"text":"x"}},` +
-			`"timeout_ns":1000000000,"output_mode":"auto","max_inline_bytes":1,"limits":{"output_bytes":1},"outputs":["/tmp/x"],"scope":{}}`,
+			`"timeout_ns":1000000000,"output_mode":"auto","max_inline_bytes":1,"limits":{"output_bytes":1000},"outputs":["/tmp/x"],"scope":{}}`,
 			[]string{"/argv/0", "/argv/1", "/stdin/inline_text/text", "/cwd", "/env_patch", "/env_patch/A", "/env_patch/B", "/stdin", "/timeout_ns", "/output_mode", "/max_inline_bytes", "/limits", "/limits/output_bytes",
 				"/outputs", "/outputs/0", "/scope"},
 			[]string{"/env_patch/A null", "/env_patch/B null", "/env_patch/B string"}},
