@@ -1,6 +1,7 @@
 package rego_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stockade-dev/stockade/policies"
@@ -20,6 +21,7 @@ func BenchmarkDecide(b *testing.B) {
 	}{
 		{"open", rego.Open, openInput(1)},
 		{"open20", rego.Open, openInput(20)},
+		{"open200paths", rego.Open, pathsInput()},
 		{"exec", rego.Exec, execInput(b, e)},
 		{"read", rego.Read, readInput()},
 	} {
@@ -32,6 +34,22 @@ func BenchmarkDecide(b *testing.B) {
 			}
 		})
 	}
+}
+
+// pathsInput is a hermetic build with 200 root paths under an operator's narrow ceiling.
+func pathsInput() rego.Input {
+	in := openInput(1)
+	in.Request.Open.Profile = "hermetic"
+	local := in.Request.Open.Target.Local
+	local.Mounts[0].Mode = "ro"
+	local.Root.Paths = &api.RootPaths{}
+	in.Ceiling.MountRoots = []string{"/usr/local/go", "/root/go/pkg/mod", "/home/alice"}
+	for i := range 200 {
+		p := fmt.Sprintf("/root/go/pkg/mod/example.org/module-%d@v1.0.0", i)
+		local.Root.Paths.Paths = append(local.Root.Paths.Paths, p)
+		in.Facts.Sources[p] = rego.Source{Found: &rego.Found{Resolved: p, Kind: "dir", Ino: 1, Mode: 0o755}}
+	}
+	return in
 }
 
 func execInput(t testing.TB, e *rego.Engine) rego.Input {

@@ -57,15 +57,19 @@ permitted(path) if {
 }
 
 permitted(path) if {
-	paths.inside(path, paths.dirs(input.ceiling.mount_roots))
+	paths.inside(path, mount_roots)
 	not ruled_out(path)
 }
 
+mount_roots := paths.dirs(input.ceiling.mount_roots)
+
+mount_denied := paths.dirs(input.ceiling.mount_denied)
+
 # METADATA
 # title: The operator rules the path out, itself or something below it
-ruled_out(path) if paths.inside(path, paths.dirs(input.ceiling.mount_denied))
+ruled_out(path) if paths.inside(path, mount_denied)
 
-ruled_out(path) if paths.covers(path, paths.dirs(input.ceiling.mount_denied))
+ruled_out(path) if paths.covers(path, mount_denied)
 
 # METADATA
 # title: The path holds secrets or the host's own state
