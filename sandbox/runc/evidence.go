@@ -15,13 +15,13 @@ import (
 
 // evidence reads back from the kernel what is in force and compares it with the
 // Spec. A difference is a refusal, whatever its cause.
-func (s *session) evidence(files layout) (sandbox.Enforced, error) {
+func (s *session) evidence(attached []attachment) (sandbox.Enforced, error) {
 	var e sandbox.Enforced
 	dir := "/proc/" + strconv.Itoa(s.box.pid)
 	for _, check := range []func(string, *sandbox.Enforced) error{
 		s.namespaces,
 		s.privileges,
-		func(dir string, e *sandbox.Enforced) error { return s.mounts(dir, e, files.attach) },
+		func(dir string, e *sandbox.Enforced) error { return s.mounts(dir, e, attached) },
 		s.ceilings,
 	} {
 		if err := check(dir, &e); err != nil {

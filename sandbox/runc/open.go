@@ -19,181 +19,218 @@ import (
 	"github.com/stockade-dev/stockade/sandbox/seccomp"
 )
 
-// Open builds a session and returns what the kernel says is in force. Each step has
-// its undo beside it: a failure, wherever it falls, leaves nothing behind.
-func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (_ sandbox.Enforced, err error) {
-	// Whatever the daemon has judged is judged again: it parses callers' bytes and other
-	// people's policies, and is not to be trusted with more than its operator allows.
-	if err := spec.Validate(); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	if err := r.options.Ceiling.Check(spec); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	// Never a silent downgrade: what the host cannot do is said, not left out.
-	if missing := r.options.Host.Missing(); len(missing) > 0 {
-		var names []string
-		for _, l := range missing {
-			names = append(names, l.Name)
+// Open builds a session and returns what the kernel says is in force. A failure,
+// wherever it falls, leaves nothing behind.
+func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
+	o := &opening{r: r, ctx: ctx, spec: spec, session: &session{spec: spec, execs: map[string]*execution{}}}
+	defer o.undo.Run()
+	defer o.done.Run()
+	for _, step := range steps {
+		if err := step.do(o); err != nil {
+			return sandbox.Enforced{}, err
 		}
-		return sandbox.Enforced{}, sandbox.Errorf(sandbox.CodeUnsupported, "missing on this host: %s", strings.Join(names, ", "))
-	}
-	filter, err := seccomp.Compile(spec.Seccomp)
-	if err != nil {
-		return sandbox.Enforced{}, sandbox.Errorf(sandbox.CodeInvalidSpec, "%v", err)
-	}
-
-	var undo cleanup.Stack
-	defer undo.Run()
-	if err := r.reserve(spec.Session); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	undo.Add(func() { r.forget(spec.Session) })
-	s := &session{spec: spec, execs: map[string]*execution{}}
-
-	// Ids of its own: two sessions share no uid, so neither can signal, trace or count
-	// against the other even if a wall between them falls.
-	if s.base, err = r.ids.take(); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	undo.Add(func() { r.ids.give(s.base) })
-	if err := r.step("ids"); err != nil {
-		return sandbox.Enforced{}, err
-	}
-
-	// Ceilings before the first process, so that there is none without them.
-	if s.groups, err = r.tree.Create(spec.Session, spec.Limits); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	undo.Add(func() { _ = s.groups.Remove() })
-	if err := s.groups.Chown(int(s.base+sandbox.InitUID), int(s.base+sandbox.InitUID)); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	if err := r.step("cgroups"); err != nil {
-		return sandbox.Enforced{}, err
-	}
-
-	// The namespaces that have to exist before init does: the user namespace, for its
-	// ceiling on nested ones, and the cgroup namespace, whose root is the group of
-	// whoever makes it: S, not S/init.
-	held, err := r.hold(ctx, s.base, s.groups)
-	if err != nil {
-		return sandbox.Enforced{}, err
-	}
-	defer held.close()
-	if err := r.step("namespaces"); err != nil {
-		return sandbox.Enforced{}, err
-	}
-
-	// Every host path, resolved under the caller's identity and held by descriptor.
-	files, err := r.gather(spec, s.base)
-	if err != nil {
-		return sandbox.Enforced{}, err
-	}
-	defer files.close()
-	if err := r.step("sources"); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	group := s.groups.Paths()[""]
-	files.cgroups = filepath.Dir(group)
-
-	// Digests of what was declared as input are taken while the rest is built.
-	inputs := r.digest(ctx, spec)
-	defer inputs.stop()
-
-	ours, theirs, err := guest.Pair()
-	if err != nil {
-		return sandbox.Enforced{}, err
-	}
-	defer theirs.Close()
-	undo.Add(func() { ours.Close() }) // the Conn's, once there is one; closing twice does no harm
-	err = staged(r.place, files, func(root string) error {
-		if err := r.step("staged"); err != nil {
-			return err
+		if r.fail != nil {
+			if err := r.fail(step.name); err != nil {
+				return sandbox.Enforced{}, err
+			}
 		}
-		config := oci.Compile(spec, oci.Place{
-			Rootfs:   root,
-			UserNS:   ownFD(held.user),
-			CgroupNS: ownFD(held.cgroup),
-			IDBase:   s.base,
-			Args:     []string{"/proc/self/fd/4"},
-		})
-		s.box, err = startBox(config, r.boxes(), spec.Session, []*os.File{theirs, r.init})
-		return err
-	})
-	if err != nil {
-		return sandbox.Enforced{}, err
 	}
-	undo.Add(s.box.kill)
-	if err := r.step("started"); err != nil {
-		return sandbox.Enforced{}, err
-	}
-
-	// Init is in S/init of the unified hierarchy, where libcontainer was shown the way.
-	// The v1 groups and the device rules are put on before it executes its first
-	// instruction; nothing of the caller's has run until now.
-	if err := joinV1(s.groups, s.box.pid); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	if err := s.groups.JoinInit(s.box.pid); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	if err := cgroups.DevicesSetV2(group+"/x", &cgroups.Resources{Devices: rules(oci.Devices)}); err != nil {
-		return sandbox.Enforced{}, fmt.Errorf("device rules: %w", err)
-	}
-	if err := r.step("joined"); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	if err := s.box.release(); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	if s.init, err = guest.NewConn(ours); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	undo.Add(func() { s.init.Close() })
-	if err := r.step("released"); err != nil {
-		return sandbox.Enforced{}, err
-	}
-
-	// Init becomes what executions inherit: limits, bounding set, filter.
-	if err := s.init.Setup(ctx, setup(spec, filter)); err != nil {
-		return sandbox.Enforced{}, refused(err)
-	}
-	if err := r.step("setup"); err != nil {
-		return sandbox.Enforced{}, err
-	}
-
-	// Nobody is told "ready" before the kernel has confirmed it.
-	enforced, err := s.evidence(files)
-	if err != nil {
-		return sandbox.Enforced{}, err
-	}
-	if enforced.Inputs, err = inputs.wait(); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	enforced.Cgroup = r.tree.Layout()
-	if err := r.step("evidence"); err != nil {
-		return sandbox.Enforced{}, err
-	}
-	undo.Release()
+	o.undo.Release()
 	r.mu.Lock()
-	r.sessions[spec.Session] = s
+	r.sessions[spec.Session] = o.session
 	r.mu.Unlock()
-	return enforced, nil
+	return o.enforced, nil
 }
 
-// steps are the places at which a test makes Open fail.
-var steps = []string{"ids", "cgroups", "namespaces", "sources", "staged", "started", "joined", "released", "setup", "evidence"}
+// opening is a session that is being built.
+type opening struct {
+	r       *Runner
+	ctx     context.Context
+	spec    sandbox.Spec
+	session *session
+
+	undo cleanup.Stack // each step adds how it is undone
+	done cleanup.Stack // and what it needs no longer when Open returns, either way
+
+	filter   []byte
+	held     *namespaces
+	files    layout
+	inputs   *digests
+	socket   *os.File // our end of init's
+	enforced sandbox.Enforced
+}
+
+// steps are the order of construction. Each says at its function why it stands where
+// it does; a test makes Open fail after every one.
+var steps = []struct {
+	name string
+	do   func(*opening) error
+}{
+	{"check", (*opening).check},
+	{"reserve", (*opening).reserve},
+	{"groups", (*opening).groups},
+	{"namespaces", (*opening).namespaces},
+	{"files", (*opening).gather},
+	{"start", (*opening).start},
+	{"join", (*opening).join},
+	{"release", (*opening).release},
+	{"setup", (*opening).setup},
+	{"evidence", (*opening).evidence},
+}
 
 // fault is set by builds with the tag "faults".
 var fault func(step string) error
 
-// step fails where a test wants it to.
-func (r *Runner) step(name string) error {
-	if r.fail == nil {
-		return nil
+// check comes first, and judges again whatever the daemon has judged: it parses
+// callers' bytes and other people's policies, and is not to be trusted with more than
+// its operator allows. What the host cannot do is said here, never left out.
+func (o *opening) check() (err error) {
+	if err := o.spec.Validate(); err != nil {
+		return err
 	}
-	return r.fail(name)
+	if err := o.r.options.Ceiling.Check(o.spec); err != nil {
+		return err
+	}
+	if missing := o.r.options.Host.Missing(); len(missing) > 0 {
+		var names []string
+		for _, l := range missing {
+			names = append(names, l.Name)
+		}
+		return sandbox.Errorf(sandbox.CodeUnsupported, "missing on this host: %s", strings.Join(names, ", "))
+	}
+	if o.filter, err = seccomp.Compile(o.spec.Seccomp); err != nil {
+		return sandbox.Errorf(sandbox.CodeInvalidSpec, "%v", err)
+	}
+	return nil
+}
+
+// reserve takes the name, which everything else is called by, and a range of ids: two
+// sessions share no uid, so that neither can signal, trace or count against the other
+// even if a wall between them falls.
+func (o *opening) reserve() (err error) {
+	if err := o.r.reserve(o.spec.Session); err != nil {
+		return err
+	}
+	o.undo.Add(func() { o.r.forget(o.spec.Session) })
+	if o.session.base, err = o.r.ids.take(); err != nil {
+		return err
+	}
+	o.undo.Add(func() { o.r.ids.give(o.session.base) })
+	return nil
+}
+
+// groups puts the ceilings up before the first process, so that there is none without.
+func (o *opening) groups() (err error) {
+	if o.session.groups, err = o.r.tree.Create(o.spec.Session, o.spec.Limits); err != nil {
+		return err
+	}
+	o.undo.Add(func() {
+		_ = o.session.groups.Kill() // by now there should be nobody
+		_ = o.session.groups.Remove()
+	})
+	init := int(o.session.base + sandbox.InitUID)
+	return o.session.groups.Chown(init, init)
+}
+
+// namespaces makes those that have to exist before init does: the user namespace,
+// for the ceiling on nested ones in it, and the cgroup namespace, whose root is the
+// group of whoever makes it: S, where init will not be.
+func (o *opening) namespaces() (err error) {
+	if o.held, err = o.r.hold(o.ctx, o.session.base, o.session.groups); err != nil {
+		return err
+	}
+	o.done.Add(o.held.close)
+	return nil
+}
+
+// gather resolves every host path and holds it by descriptor, before there is a tree
+// in which a path could be mistaken for another. Declared inputs are digested while the
+// rest is built.
+func (o *opening) gather() (err error) {
+	if o.files, err = o.r.gather(o.spec, o.session.base); err != nil {
+		return err
+	}
+	o.done.Add(o.files.close)
+	o.files.cgroups = filepath.Dir(o.session.groups.Paths()[""])
+	o.inputs = o.r.digest(o.ctx, o.spec)
+	o.done.Add(o.inputs.stop)
+	return nil
+}
+
+// start stages the root and has libcontainer start init on it, up to init's first
+// instruction.
+func (o *opening) start() error {
+	ours, theirs, err := guest.Pair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	o.socket = ours
+	o.undo.Add(func() { ours.Close() }) // the Conn's, once there is one; a second Close does no harm
+	err = staged(o.r.place, o.files, func(root string) error {
+		config := oci.Compile(o.spec, oci.Place{
+			Rootfs:   root,
+			UserNS:   ownFD(o.held.user),
+			CgroupNS: ownFD(o.held.cgroup),
+			IDBase:   o.session.base,
+			Args:     []string{"/proc/self/fd/4"},
+		})
+		o.session.box, err = startBox(config, o.r.boxes(), o.spec.Session, []*os.File{theirs, o.r.init})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	o.undo.Add(o.session.box.kill)
+	return nil
+}
+
+// join puts init under the v1 ceilings and executions under the device rules, while
+// nothing of the caller's has run yet. In the unified hierarchy libcontainer was shown
+// the way to S/init already.
+func (o *opening) join() error {
+	s := o.session
+	if err := joinV1(s.groups, s.box.pid); err != nil {
+		return err
+	}
+	if err := s.groups.JoinInit(s.box.pid); err != nil {
+		return err
+	}
+	if err := cgroups.DevicesSetV2(s.groups.Paths()[""]+"/x", &cgroups.Resources{Devices: rules(oci.Devices)}); err != nil {
+		return fmt.Errorf("device rules: %w", err)
+	}
+	return nil
+}
+
+// release lets init execute: it is where it belongs.
+func (o *opening) release() (err error) {
+	if err := o.session.box.release(); err != nil {
+		return err
+	}
+	if o.session.init, err = guest.NewConn(o.socket); err != nil {
+		return err
+	}
+	o.undo.Add(func() { o.session.init.Close() })
+	return nil
+}
+
+// setup has init become what executions inherit: limits, bounding set, filter. Init
+// does it itself, because it needs until then what they take away.
+func (o *opening) setup() error {
+	if err := o.session.init.Setup(o.ctx, setup(o.spec, o.filter)); err != nil {
+		return refused(err)
+	}
+	return nil
+}
+
+// evidence is last: nobody is told "ready" before the kernel has confirmed it.
+func (o *opening) evidence() (err error) {
+	if o.enforced, err = o.session.evidence(o.files.attach); err != nil {
+		return err
+	}
+	o.enforced.Cgroup = o.r.tree.Layout()
+	o.enforced.Inputs, err = o.inputs.wait()
+	return err
 }
 
 // joinV1 moves a process into the session's v1 groups. (JoinRoot would take it back

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -242,10 +243,10 @@ func TestFailures(t *testing.T) {
 	r := newRunner(t)
 	before := residueOf(t, r)
 	for _, step := range steps {
-		t.Run(step, func(t *testing.T) {
+		t.Run(step.name, func(t *testing.T) {
 			reached := false
 			r.fail = func(s string) error {
-				if s == step {
+				if s == step.name {
 					reached = true
 					return errors.New("injected")
 				}
@@ -289,9 +290,9 @@ func TestNotEnforced(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			other := &session{spec: s.spec, base: s.base, groups: s.groups, box: s.box}
-			l := layout{attach: append([]attachment(nil), files.attach...)}
+			l := layout{attach: slices.Clone(files.attach)}
 			c.change(other, &l)
-			if _, err := other.evidence(l); codeOf(err) != sandbox.CodeNotEnforced {
+			if _, err := other.evidence(l.attach); codeOf(err) != sandbox.CodeNotEnforced {
 				t.Errorf("got %v", err)
 			}
 		})
