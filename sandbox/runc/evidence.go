@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
@@ -64,9 +66,9 @@ func (s *session) namespaces(dir string, e *sandbox.Enforced) error {
 	return nil
 }
 
-// initCapabilities are what init keeps: CAP_KILL, CAP_SETGID, CAP_SETUID and, on its
-// threads other than the one that makes executions, CAP_SETPCAP.
-const initCapabilities = 1<<5 | 1<<6 | 1<<7 | 1<<8
+// initCapabilities are what init keeps; CAP_SETPCAP only on threads other than the one
+// that makes executions.
+const initCapabilities = 1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP
 
 // privileges are read of every thread of init. Executions are cloned from the main
 // thread: its bounding set is theirs.

@@ -64,12 +64,14 @@ func (s *session) exec(id string) (*execution, error) {
 	return nil, sandbox.Errorf(sandbox.CodeNoExec, "no execution %s", id)
 }
 
-// dying bounds the wait for killed processes. They have nothing to say in it: what
-// takes time is the kernel's freeing of their memory.
-const dying = 10 * time.Second
+// dying bounds the wait for killed processes. They have no say in it; what takes time
+// is the kernel's freeing of their memory, or a file system that does not answer.
+const dying = 5 * time.Second
 
 // Close destroys a session with everything in it, and returns what it used. Whatever
-// the processes do, stopped, frozen or forking, they are killed as one group.
+// the processes do, stopped, frozen or forking, they are killed as one group. A process
+// that even that does not end (it waits in the kernel for a dead file system) is
+// reported, and its session's name and ids stay taken.
 func (r *Runner) Close(_ context.Context, id string) (sandbox.Usage, error) {
 	r.mu.Lock()
 	s := r.sessions[id]
@@ -96,11 +98,20 @@ func (s *session) destroy() (sandbox.Usage, error) {
 	s.closed = true
 	s.mu.Unlock()
 	errs := []error{s.groups.Kill()}
-	s.init.Close()
-	s.box.kill()
-	s.live.Wait() // each has reported its end, and its leaf is gone
 	ctx, cancel := context.WithTimeout(context.Background(), dying)
 	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.init.Close()
+		s.box.kill()
+		s.live.Wait() // each execution has reported its end, and its leaf is gone
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		return sandbox.Usage{}, errors.Join(append(errs, errors.New("processes that a kill does not end"))...)
+	}
 	errs = append(errs, s.groups.Wait(ctx))
 	usage, err := s.groups.Stats()
 	errs = append(errs, err, s.groups.Remove())
