@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/stockade-dev/stockade/internal/cleanup"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
@@ -37,18 +39,16 @@ func (r *Runner) hold(ctx context.Context, base uint32, groups *cgroup.Session) 
 		theirs.Close()
 		return nil, err
 	}
-	mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(base), Size: sandbox.IDs}}
 	cmd := &exec.Cmd{
 		Path:       procFD(r.init),
 		Args:       []string{"stockade-init", "hold"},
 		Env:        []string{},
 		ExtraFiles: []*os.File{theirs},
 		SysProcAttr: &syscall.SysProcAttr{
-			Cloneflags:                 syscall.CLONE_NEWUSER,
-			UidMappings:                mapping,
-			GidMappings:                mapping,
-			GidMappingsEnableSetgroups: true,
-			Credential:                 &syscall.Credential{Uid: 0, Gid: 0},
+			Cloneflags: syscall.CLONE_NEWUSER,
+			// Its own id means nothing in there, so that execve would take away what it needs:
+			// CAP_SYS_RESOURCE for the ceiling, CAP_SYS_ADMIN for the cgroup namespace.
+			AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_RESOURCE},
 		},
 	}
 	err = cmd.Start()
@@ -64,6 +64,9 @@ func (r *Runner) hold(ctx context.Context, base uint32, groups *cgroup.Session) 
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
+	if err := mapIDs(cmd.Process.Pid, idMapping{0, base, sandbox.IDs}, idMapping{0, base, sandbox.IDs}); err != nil {
+		return nil, err
+	}
 	if err := holder.User(ctx); err != nil {
 		return nil, err
 	}

@@ -67,22 +67,34 @@ func newUserNS(p idPair) (*os.File, error) {
 	runtime.LockOSThread() // the tracer is this thread
 	defer runtime.UnlockOSThread()
 	child, err := os.StartProcess("/proc/self/exe", []string{"userns"}, &os.ProcAttr{
-		Sys: &syscall.SysProcAttr{
-			Ptrace:                     true,
-			Cloneflags:                 syscall.CLONE_NEWUSER,
-			UidMappings:                []syscall.SysProcIDMap{{ContainerID: int(p.fromUID), HostID: int(p.toUID), Size: 1}},
-			GidMappings:                []syscall.SysProcIDMap{{ContainerID: int(p.fromGID), HostID: int(p.toGID), Size: 1}},
-			GidMappingsEnableSetgroups: true,
-		},
+		Sys: &syscall.SysProcAttr{Ptrace: true, Cloneflags: syscall.CLONE_NEWUSER},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("user namespace of an id mapping: %w", err)
 	}
 	defer child.Wait()
 	defer child.Kill()
+	if err := mapIDs(child.Pid, idMapping{p.fromUID, p.toUID, 1}, idMapping{p.fromGID, p.toGID, 1}); err != nil {
+		return nil, err
+	}
 	f, err := os.Open("/proc/" + strconv.Itoa(child.Pid) + "/ns/user")
 	if err != nil {
 		return nil, fmt.Errorf("user namespace of an id mapping: %w", err)
 	}
 	return f, nil
+}
+
+// idMapping is one line of a user namespace's map.
+type idMapping struct{ inside, outside, count uint32 }
+
+// mapIDs writes the maps of the user namespace that a child of ours is in. (Package
+// syscall would write them, but loses two descriptors whenever such a clone fails: Go 1.26.)
+func mapIDs(pid int, uid, gid idMapping) error {
+	for name, m := range map[string]idMapping{"uid_map": uid, "gid_map": gid} {
+		line := fmt.Sprintf("%d %d %d\n", m.inside, m.outside, m.count)
+		if err := os.WriteFile("/proc/"+strconv.Itoa(pid)+"/"+name, []byte(line), 0); err != nil {
+			return fmt.Errorf("map ids: %w", err)
+		}
+	}
+	return nil
 }
