@@ -13,8 +13,8 @@ import (
 
 // A holder is the first process of a session's user namespace, and holds it, and later
 // the cgroup namespace, until somebody has opened them. It is started in a new user
-// namespace as inside uid 0, with both id maps written, and with its end of a Pair as
-// descriptor 3. One byte each:
+// namespace, in which it has CAP_SYS_ADMIN and CAP_SYS_RESOURCE, and with its end of a
+// Pair as descriptor 3. One byte each:
 //
 //	runner                                holder
 //	  │◀──────────────────────────────── u ─┤  no user namespace can be made in this one
