@@ -36,10 +36,9 @@ func (s *Session) Leaf(execID string) (*Leaf, error) {
 			return nil, fmt.Errorf("cgroup leaf %s: %w", execID, err)
 		}
 	}
-	if exists(l.group.file("memory.oom.group")) { // v2 only: half an execution is of no use to anybody
-		if err := l.group.write("memory.oom.group", "1"); err != nil {
-			return nil, fmt.Errorf("cgroup leaf %s: %w", execID, err)
-		}
+	// On v2 only: half an execution is of no use to anybody.
+	if err := l.group.write("memory.oom.group", "1"); err != nil && !gone(err) {
+		return nil, fmt.Errorf("cgroup leaf %s: %w", execID, err)
 	}
 	undo.Release()
 	return l, nil

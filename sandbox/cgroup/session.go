@@ -274,11 +274,11 @@ func readPIDs(dir string, l *sandbox.Limits) error {
 }
 
 func number(file string) (int64, error) {
-	data, err := os.ReadFile(file)
+	data, err := readFile(file)
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	return strconv.ParseInt(strings.TrimSpace(data), 10, 64)
 }
 
 // Stats is what the session has used so far, init included.
@@ -296,6 +296,18 @@ func (s *Session) Stats() (sandbox.Usage, error) {
 		u.OOMKills = int64(m.MemoryOomControl.OomKill)
 	}
 	return u, nil
+}
+
+// OOMKills is how many processes of the session its memory ceiling has killed, where the
+// controller is on v1. On v2 the leaf knows it more exactly, and this is 0.
+func (s *Session) OOMKills() int64 {
+	for _, g := range s.v1 {
+		if g.controller == "memory" {
+			n, _ := keyed(g.file("memory.oom_control"), "oom_kill")
+			return n
+		}
+	}
+	return 0
 }
 
 // KillExecutions kills every process of every execution, and leaves init alone.
@@ -329,19 +341,18 @@ func (s *Session) Remove() error {
 // usage reads what the unified hierarchy knows: CPU always, memory where it has the controller.
 func (g group) usage() (sandbox.Usage, error) {
 	var u sandbox.Usage
-	cpu, err := keyed(g.file("cpu.stat"))
+	micros, err := keyed(g.file("cpu.stat"), "usage_usec")
 	if err != nil {
 		return u, fmt.Errorf("cgroup %s: %w", g.dir(), err)
 	}
-	u.CPU = time.Duration(cpu["usage_usec"]) * time.Microsecond
-	if !exists(g.file("memory.events")) {
+	u.CPU = time.Duration(micros) * time.Microsecond
+	u.OOMKills, err = keyed(g.file("memory.events"), "oom_kill")
+	if gone(err) { // the controller is on v1
 		return u, nil
 	}
-	events, err := keyed(g.file("memory.events"))
 	if err != nil {
 		return u, fmt.Errorf("cgroup %s: %w", g.dir(), err)
 	}
-	u.OOMKills = events["oom_kill"]
 	if u.PeakMemory, err = number(g.file("memory.peak")); err != nil {
 		return u, fmt.Errorf("cgroup %s: %w", g.dir(), err)
 	}

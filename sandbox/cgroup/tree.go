@@ -25,10 +25,13 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/cleanup"
 	"github.com/stockade-dev/stockade/sandbox"
@@ -205,31 +208,72 @@ func plainName(name string) bool {
 }
 
 func writeFile(path, value string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	fd, err := open(path, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	_, err = f.WriteString(value)
-	return err
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, []byte(value)); err != nil {
+		return &fs.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
 }
 
-// keyed reads a file of "name value" lines.
-func keyed(path string) (map[string]int64, error) {
-	data, err := os.ReadFile(path)
+// readFile reads a whole file.
+func readFile(path string) (string, error) {
+	fd, err := open(path, unix.O_RDONLY)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	values := make(map[string]int64)
-	for line := range strings.Lines(string(data)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Base(path), err)
+	defer unix.Close(fd)
+	var buf [4096]byte
+	var data []byte
+	for {
+		n, err := unix.Read(fd, buf[:])
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return "", &fs.PathError{Op: "read", Path: path, Err: err}
+		case n == 0:
+			return string(data), nil
+		default:
+			data = append(data, buf[:n]...)
 		}
-		values[name] = n
 	}
-	return values, nil
+}
+
+// open opens a file of ours in a hierarchy without telling the runtime's poller, as
+// os.OpenFile would. Such a file is always ready: each would wake the poller's thread twice,
+// and an execution opens half a dozen.
+func open(path string, flags int) (int, error) {
+	for {
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
+		switch err {
+		case nil:
+			return fd, nil
+		case unix.EINTR:
+		default:
+			return -1, &fs.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
+}
+
+// keyed reads one value of a file of "name value" lines.
+func keyed(path, name string) (int64, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(data) {
+		if key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); key == name {
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w", filepath.Base(path), err)
+			}
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("%s: no %s", filepath.Base(path), name)
 }
 
 func exists(path string) bool {

@@ -138,14 +138,14 @@ func (w *watcher) join(file string) (woken chan struct{}, leave func(), err erro
 // empty reports whether no process is in the group or below it. One that has been removed
 // is empty.
 func (g group) empty() (bool, error) {
-	events, err := keyed(g.file("cgroup.events"))
+	populated, err := keyed(g.file("cgroup.events"), "populated")
 	if err != nil {
 		if gone(err) {
 			return true, nil
 		}
 		return false, fmt.Errorf("cgroup %s: %w", g.dir(), err)
 	}
-	return events["populated"] == 0, nil
+	return populated == 0, nil
 }
 
 // gone recognises a group that has been removed: from its path, and from a file of it that

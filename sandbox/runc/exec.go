@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/cleanup"
 	"github.com/stockade-dev/stockade/sandbox"
@@ -90,7 +90,7 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 		*p.ours, *p.theirs = r, w
 	}
 
-	x.oomBefore = s.oomKills()
+	x.oomBefore = s.groups.OOMKills()
 	x.started = time.Now()
 	process, err := s.init.Spawn(ctx, guest.Command{Argv: e.Argv, Env: e.Env, Cwd: e.Cwd}, streams)
 	if err != nil {
@@ -105,15 +105,18 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 // pipe makes a pipe that belongs to the session's identity, so that /dev/stdout and
 // its like can be opened again inside.
 func (s *session) pipe() (r, w *os.File, err error) {
-	if r, w, err = os.Pipe(); err != nil {
+	var fds [2]int
+	// Blocking, as a command expects its streams. Nobody here reads or writes them: os.Pipe
+	// would have the runtime's poller wake for both.
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, nil, fmt.Errorf("pipe: %w", err)
 	}
-	if err := w.Chown(s.hostUID(), s.hostGID()); err != nil {
-		r.Close()
-		w.Close()
+	if err := unix.Fchown(fds[1], s.hostUID(), s.hostGID()); err != nil {
+		unix.Close(fds[0])
+		unix.Close(fds[1])
 		return nil, nil, fmt.Errorf("chown pipe: %w", err)
 	}
-	return r, w, nil
+	return os.NewFile(uintptr(fds[0]), "pipe"), os.NewFile(uintptr(fds[1]), "pipe"), nil
 }
 
 // refused gives init's refusals their codes.
@@ -149,7 +152,7 @@ func (x *execution) follow(process *guest.Process, exited func(sandbox.Result)) 
 	if exit.Status.Signaled() {
 		result.Signal = int(exit.Status.Signal())
 		result.OOM = ok && exit.Status.Signal() == syscall.SIGKILL && !x.killed.Load() &&
-			(usage.OOMKills > 0 || x.session.oomKills() > x.oomBefore)
+			(usage.OOMKills > 0 || x.session.groups.OOMKills() > x.oomBefore)
 	} else {
 		result.ExitCode = exit.Status.ExitStatus()
 	}
@@ -178,26 +181,6 @@ func (x *execution) empty() {
 func (x *execution) clear() {
 	x.empty()
 	_ = x.leaf.Remove()
-}
-
-// oomKills is how many processes of the session its memory ceiling has killed. On v2
-// the leaf knows it more exactly, and this is 0.
-func (s *session) oomKills() int64 {
-	dir, ok := s.groups.Paths()["memory"]
-	if !ok {
-		return 0
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "memory.oom_control"))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(data)) {
-		var n int64
-		if _, err := fmt.Sscanf(line, "oom_kill %d", &n); err == nil {
-			return n
-		}
-	}
-	return 0
 }
 
 // Signal signals the process group of an execution, or with exec "" everything in
