@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/stockade-dev/stockade/internal/packet"
 	"golang.org/x/sys/unix"
@@ -74,6 +75,12 @@ func Run() int {
 	// Every signal gets a handler: executions inherit ignored signals, and handlers become the
 	// default at execve. Nobody receives: Notify drops what does not fit.
 	signal.Notify(make(chan os.Signal, 1))
+	// Except that the reaper needs no signal: every end of a process would interrupt the main
+	// thread, and wake another for nobody. The default is to be ignored without being
+	// inherited, and keeps zombies, which SIG_IGN does not.
+	if err := defaultAction(unix.SIGCHLD); err != nil {
+		return 1
+	}
 
 	// One processor waits in vfork while the other reaps. More would bring more threads,
 	// which the session's pids pay for; and garbage of a megabyte is enough between two
@@ -92,6 +99,16 @@ func Run() int {
 	go g.reap()
 	g.send(kindDone, call, nil)
 	return g.serve()
+}
+
+// defaultAction takes the runtime's handler from a signal; os/signal cannot.
+func defaultAction(sig unix.Signal) error {
+	var action [4]uint64 // struct sigaction of the kernel: SIG_DFL, no flags, no restorer, no mask
+	_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+	if e != 0 {
+		return e
+	}
+	return nil
 }
 
 // receiveSetup waits for the first message, which has to be setup.
