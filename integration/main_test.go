@@ -93,13 +93,19 @@ func start(t testing.TB, args ...string) *testbox.Daemon {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the daemon's log:\n%s", d.Log())
+			t.Logf("the end of the daemon's log:\n%s", tail(d.Log()))
 		}
 		for _, line := range finish(d, before) {
 			t.Errorf("left behind: %s", line)
 		}
 	})
 	return d
+}
+
+// tail is the last lines of a log.
+func tail(s string) string {
+	const most = 4 << 10
+	return s[max(0, len(s)-most):]
 }
 
 // once opens a session, runs a command and closes it.
@@ -143,7 +149,7 @@ func finish(d *testbox.Daemon, before testbox.Residue) (left []string) {
 // being opened for a caller who is gone is in no list yet.
 func rest(d *testbox.Daemon, before testbox.Residue) ([]string, error) {
 	for end := time.Now().Add(2 * testbox.SettleWithin); ; {
-		if err := closeAll(d); err != nil || before == nil {
+		if err := closeAll(d); err != nil || before == nil || d.Restarted() {
 			return nil, err
 		}
 		left, err := d.Scope().Settle(before, time.Second)

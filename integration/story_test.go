@@ -47,7 +47,7 @@ type daemonKey struct{}
 // story is the supervisor of one script.
 type story struct {
 	*testbox.Daemon
-	before testbox.Residue // nil once it was started again: then only the end counts
+	before testbox.Residue
 }
 
 func setup(env *testscript.Env) error {
@@ -70,7 +70,7 @@ func setup(env *testscript.Env) error {
 	env.Values[daemonKey{}] = s
 	env.Defer(func() {
 		if left := finish(s.Daemon, s.before); len(left) > 0 {
-			env.T().Log("left behind:\n  " + strings.Join(left, "\n  ") + "\nthe daemon's log:\n" + d.Log())
+			env.T().Log("left behind:\n  " + strings.Join(left, "\n  ") + "\nthe end of the daemon's log:\n" + tail(d.Log()))
 			env.T().FailNow()
 		}
 	})
@@ -78,6 +78,8 @@ func setup(env *testscript.Env) error {
 	env.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	env.Setenv("STOCKADE_SOCKET", d.Socket)
 	env.Setenv("STATE", d.State)
+	env.Setenv("BIN", bin)
+	env.Setenv("INSTANCE", d.Instance())
 	return err
 }
 
@@ -114,7 +116,6 @@ func manage(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: daemon start|stop|kill ARG…")
 	}
 	s := theStory(ts)
-	s.before = nil
 	switch args[0] {
 	case "start":
 		s.Args = args[1:]

@@ -38,6 +38,7 @@ var Table = []Row{
 
 	// Tools without knowledge of what they serve.
 	{"internal/cleanup", nil, nil},
+	{"internal/packet", nil, []string{unix}},
 	{"internal/durable", nil, []string{unix}},
 	{"internal/blob", []string{"internal/durable", "internal/cleanup"}, []string{unix}},
 	{"internal/journal", []string{"internal/durable", "internal/cleanup"}, []string{unix, tlog, jsonexp}},
@@ -48,8 +49,8 @@ var Table = []Row{
 	{"rego/workbench", []string{"rego", "policies", "supervisor/api", "sandbox"}, []string{opa, cobra, jsonexp}},
 
 	// The sandbox, inside and out. The guest is linked into PID 1 of every session.
-	{"sandbox/guest", []string{"sandbox"}, []string{unix}},
-	{"sandbox/launch", []string{"sandbox", "internal/cleanup"}, []string{unix, jsonexp}},
+	{"sandbox/guest", []string{"sandbox", "internal/packet"}, []string{unix}},
+	{"sandbox/launch", []string{"sandbox", "internal/cleanup", "internal/packet"}, []string{unix, jsonexp}},
 	{"sandbox/seccomp", []string{"sandbox"}, []string{libseccomp, runc, unix}},
 
 	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, mountinfo, runtimeSpec, unix}},

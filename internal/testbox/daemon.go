@@ -61,6 +61,7 @@ type Daemon struct {
 	Args   []string // of the next start
 	env    []string
 	client *client.Client
+	starts int
 	cmd    *exec.Cmd
 	done   chan struct{}
 	log    log
@@ -85,6 +86,7 @@ func (d *Daemon) Start() error {
 	if err := d.cmd.Start(); err != nil {
 		return fmt.Errorf("start stockaded: %w", err)
 	}
+	d.starts++
 	d.done = make(chan struct{})
 	ready := make(chan bool, 1)
 	go func() {
@@ -156,6 +158,10 @@ func (d *Daemon) Instance() string {
 	return hex.EncodeToString(sum[:6])
 }
 
+// Restarted says whether the daemon was started more than once: what an earlier one held
+// is no measure for it.
+func (d *Daemon) Restarted() bool { return d.starts > 1 }
+
 // PID is the daemon's process.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
@@ -197,8 +203,13 @@ func (d *Daemon) Remains() Scope {
 	}
 }
 
-// Left names what is left of a daemon that has ended, beyond its state.
-func (d *Daemon) Left() ([]string, error) { return d.Remains().Settle(nil, SettleWithin) }
+// Left names what is left of a daemon that has ended, beyond its state and the empty
+// directory of its instance, which it removes: the next test has another.
+func (d *Daemon) Left() ([]string, error) {
+	left, err := d.Remains().Settle(nil, SettleWithin)
+	os.Remove(filepath.Join("/run/stockade", d.Instance()))
+	return left, err
+}
 
 // Used makes the daemon do once what it does for the first time only (pages, pollers,
 // connections), so that what it holds then is what it holds ever after.
@@ -238,4 +249,23 @@ func (l *log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
+}
+
+// Init is PID 1 of a session, as the host sees it.
+func (d *Daemon) Init(session string) (int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		groups, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cgroup"))
+		if err != nil || !strings.Contains(string(groups), "/stockade-"+d.Instance()+"/"+session+"/init") {
+			continue
+		}
+		var pid int
+		if _, err := fmt.Sscan(e.Name(), &pid); err == nil {
+			return pid, nil
+		}
+	}
+	return 0, fmt.Errorf("session %s: no init", session)
 }
