@@ -99,6 +99,7 @@ func (c *config) start(state string, stderr io.Writer) (socket string, _ *child,
 	p := &child{cmd: cmd, done: make(chan struct{})}
 	go func() {
 		p.err = cmd.Wait()
+		os.Remove(socket) // a runner that was killed has left it
 		close(p.done)
 	}()
 	return socket, p, nil
