@@ -56,6 +56,7 @@ in flight settle, and stop it.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			loosen()
 			return c.serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}

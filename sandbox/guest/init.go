@@ -45,6 +45,9 @@ type guestInit struct {
 	pids  map[uint64]int // and back
 }
 
+// defaultSlack is the kernel's timer slack of ordinary processes, in nanoseconds.
+const defaultSlack = 50_000
+
 // Run is the life of init, from the first instruction to the end of the session. It
 // returns the exit status. The caller has locked the main goroutine to the main thread.
 func Run() int {
@@ -139,6 +142,8 @@ func (g *guestInit) become() *Error {
 	}{
 		// A process-wide attribute that needs nothing.
 		{"umask", func() error { unix.Umask(int(s.Umask)); return nil }},
+		// The kernel's default: that of the runner may be looser, and children have the main thread's.
+		{"timer slack", func() error { return unix.Prctl(unix.PR_SET_TIMERSLACK, defaultSlack, 0, 0, 0) }},
 		// It has to be readable and writable by now, because the files have changed hands.
 		{"oom_score_adj", g.readOOM},
 		// Already set by whoever built the session; set again so that a mistake there cannot
