@@ -57,6 +57,7 @@ in flight settle, and stop it.`,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loosen()
+			collectLess()
 			return c.serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,6 +130,23 @@ func TestIdentityAndSurroundings(t *testing.T) {
 }
 
 // T003, T046, T086: init itself, from outside.
+// The runner's sleeps may be looser than what a program expects of the kernel.
+func TestTimerSlack(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	set := func(ns uintptr) {
+		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, ns, 0, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(1_000_000)
+	defer set(defaultSlack)
+	b := start(t, baseline())
+	if text, _ := b.output(command("cat", "/proc/self/timerslack_ns")); text != "50000\n" {
+		t.Errorf("slack %q", text)
+	}
+}
+
 func TestInitIsBare(t *testing.T) {
 	s := baseline()
 	s.Filter = denyMkdir()
