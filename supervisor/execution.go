@@ -30,6 +30,10 @@ const (
 	// reapLimit is how long a killed tree may stay: a process that waits for a dead
 	// disk or a hung file system does not die, and its caller has a right to an answer.
 	reapLimit = 10 * time.Second
+	// startLimit is how long a command may take to start, which takes milliseconds. What
+	// runs in the session already has its identity, and can stop it before it executes; init
+	// waits for it then, and serves nobody else meanwhile.
+	startLimit = 10 * time.Second
 )
 
 // An execution is one command in one session, from its admission to its receipt.
@@ -149,6 +153,11 @@ func (x *execution) stop(cause api.Code, grace time.Duration, now time.Time) {
 		x.killAt = at
 	}
 	x.mu.Unlock()
+	x.notify()
+}
+
+// notify has the run look again at what stop said.
+func (x *execution) notify() {
 	select {
 	case x.changed <- struct{}{}:
 	default: // the run has been told and has not looked yet
@@ -169,7 +178,7 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 	if cause, _ := x.stopping(); cause != "" {
 		return execFailed(cause), api.Errorf(cause, "the session ended before the command was started")
 	}
-	proc, err := s.launcher.Start(ctx, x.plan.exec, x.stdin)
+	proc, err := x.start(ctx, s)
 	x.abandon() // the runner has its own descriptor; ours would keep a pipe or blob open
 	watch.lap("spawn")
 	if err != nil {
@@ -179,6 +188,11 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 	drained := x.drain(s, proc)
 	res, end := x.wait(ctx, s, proc)
 	x.await(drained)
+	if !x.plan.exec.Background {
+		// Nothing of it is left. Who still holds its pipe was handed it by a process, and could
+		// collect those of any number of executions.
+		x.session.release(proc)
+	}
 	watch.lap("run")
 	result, fault := x.conclude(res, end)
 	if end == endReaped {
@@ -189,6 +203,54 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 	}
 	watch.lap("store")
 	return result, fault
+}
+
+// start starts the command. What has not started when its time is up, or the session's, is
+// killed: then there is a process that was killed, or an error.
+func (x *execution) start(ctx context.Context, s *Supervisor) (*sandbox.Process, error) {
+	starting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	started := make(chan struct{})
+	var hurry sync.WaitGroup
+	hurry.Go(func() { x.hurry(starting, cancel, s, started) })
+	defer hurry.Wait()
+	defer close(started)
+	proc, err := s.launcher.Start(starting, x.plan.exec, x.stdin)
+	if err != nil && starting.Err() != nil && ctx.Err() == nil {
+		return nil, sandbox.Errorf(string(api.CodeWaitFailed), "the command did not start, and killing it had no effect within %v", reapLimit)
+	}
+	return proc, err
+}
+
+// hurry kills what does not start in time, and cancels the start when that has no effect.
+func (x *execution) hurry(ctx context.Context, cancel func(), s *Supervisor, started <-chan struct{}) {
+	cause, patience := api.CodeSpawnFailed, startLimit
+	if t := x.plan.timeout; 0 < t && t < patience {
+		cause, patience = api.CodeTimeout, t
+	}
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	stopped := false
+	var reap <-chan time.Time
+	for {
+		select {
+		case <-started:
+			if stopped {
+				x.notify() // what was received here is for the wait to see
+			}
+			return
+		case <-x.changed:
+			stopped = true
+			if _, at := x.stopping(); reap == nil {
+				limit.Reset(max(0, min(patience, at.Sub(s.now()))))
+			}
+		case <-limit.C:
+			x.stop(cause, 0, s.now())
+			reap = x.kill(ctx, s)
+		case <-reap:
+			cancel()
+		}
+	}
 }
 
 // drain reads both pipes to their end, whatever becomes of the execution meanwhile:
@@ -241,7 +303,7 @@ func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Proce
 			}
 			_, at := x.stopping()
 			if rest := at.Sub(s.now()); rest > 0 {
-				x.deliver(ctx, s, "TERM")
+				x.deliver(ctx, s, "TERM", rest)
 				t := time.NewTimer(rest)
 				defer t.Stop()
 				kill = t.C
@@ -265,7 +327,11 @@ func (x *execution) kill(ctx context.Context, s *Supervisor) (reap <-chan time.T
 	return time.After(reapLimit)
 }
 
-func (x *execution) deliver(ctx context.Context, s *Supervisor, name api.SignalName) {
+// deliver signals the command. Init delivers, and can be kept from it (see startLimit): what
+// comes next does not wait longer than its time.
+func (x *execution) deliver(ctx context.Context, s *Supervisor, name api.SignalName, within time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	x.mark(string(name))
 	if err := s.launcher.Signal(ctx, x.session.id, x.id, name.Number()); err != nil {
 		s.log.Debug("signal", "session_id", x.session.id, "exec_id", x.id, "signal", name, "error", err)
@@ -346,6 +412,9 @@ func verdict(res sandbox.Result, how end, cause api.Code, sent string) (*api.Exe
 	case how == endLost:
 		r.ExitCode = -1
 		return r, api.Errorf(api.CodeRunnerUnavailable, "the runner was lost while the command ran; how it ended is unknown")
+	case cause == api.CodeSpawnFailed:
+		r.ExitCode = -1
+		return r, api.Errorf(api.CodeSpawnFailed, "the command was kept from starting for %v and was killed", startLimit)
 	case cause == api.CodeTimeout, cause == api.CodeSessionExpired:
 		r.Status, r.ExitCode, r.ErrorCode = "timeout", -1, cause
 		r.Signal = cmp.Or(r.Signal, sent)
@@ -370,7 +439,8 @@ func execFailed(code api.Code) *api.ExecResult {
 }
 
 // collect stores the files that the caller wants back. A path that cannot be had is
-// said in its artifact; only a failing store is a fault.
+// said in its artifact; only a failing store is a fault. All of them together are no more
+// than one stream may be: a file costs a session nothing to make large, and us its size.
 func (x *execution) collect(ctx context.Context, s *Supervisor, r *api.ExecResult) *api.Error {
 	if len(x.req.Outputs) == 0 {
 		return nil
@@ -390,12 +460,18 @@ func (x *execution) collect(ctx context.Context, s *Supervisor, r *api.ExecResul
 	if err != nil {
 		return runnerError(err)
 	}
+	room := x.plan.output
 	for _, f := range files {
 		a := api.Artifact{Path: f.Path, SizeBytes: f.Size, Mode: f.Mode, ErrorCode: api.Code(f.Err)}
 		if a.ErrorCode == "not_found" {
 			a.ErrorCode = api.CodePathNotFound
 		}
-		if f.File != nil {
+		switch {
+		case f.File == nil:
+		case f.Size > room:
+			a.ErrorCode = api.CodeTooLarge
+		default:
+			room -= f.Size
 			// Not beyond the size that it had: something inside may be writing it for ever.
 			if a.BlobRef, a.SizeBytes, err = s.blobs.Put(io.LimitReader(f.File, f.Size), ""); err != nil {
 				return api.Errorf(api.CodeBlobFailed, "store %s: %v", f.Path, err)

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -286,6 +287,108 @@ func TestArtifacts(t *testing.T) {
 			t.Error(err)
 		} else {
 			f.Close()
+		}
+	})
+}
+
+// T080, R056: a command that is kept from starting (its process was stopped before it
+// executes, and init waits for it) costs its caller no more than its time, and its session
+// can be closed.
+func TestStartThatStalls(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		timeout time.Duration
+		close   bool
+		code    api.Code
+		took    time.Duration
+	}{
+		{name: "timeout", timeout: time.Second, code: api.CodeTimeout, took: time.Second},
+		{name: "no timeout to speak of", timeout: time.Minute, code: api.CodeSpawnFailed, took: startLimit},
+		{name: "close", timeout: time.Minute, close: true, code: api.CodeSessionClosed, took: 2 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := start(t)
+				defer b.stop()
+				id := b.session()
+				killed := make(chan struct{})
+				b.fake.hook = func(call string) {
+					switch call {
+					case "start true":
+						<-killed
+					case "kill":
+						close(killed)
+						b.fake.hook = nil
+					}
+				}
+				if tt.close {
+					go func() {
+						time.Sleep(2 * time.Second)
+						b.do(api.Request{Op: api.OpSessionClose, Close: &api.SessionClose{SessionID: id, Mode: "force"}})
+					}()
+				}
+				began := time.Now()
+				r := b.execute(api.Exec{SessionID: id, Argv: []string{"true"}, TimeoutNS: int64(tt.timeout)})
+				if took := time.Since(began); r.ErrorCode != tt.code || took != tt.took {
+					t.Errorf("%s after %v, want %s after %v", r.ErrorCode, took, tt.code, tt.took)
+				}
+				if r = b.close(id); r.Outcome != api.OutcomeOK {
+					t.Errorf("close: %s %s", r.Outcome, r.ErrorCode)
+				}
+			})
+		})
+	}
+}
+
+// T041, R053: pipes that processes hand to each other do not collect in the supervisor.
+func TestHeldPipesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		held := func(id string) int {
+			s, err := b.registry.find(alice, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.pipes)
+		}
+		id := b.session()
+		for range 10 {
+			b.exec(id, "daemon")
+		}
+		if n := held(id); n != 0 {
+			t.Errorf("%d pipes of commands of which nothing is left", n)
+		}
+		id = b.session(func(o *api.SessionOpen) { o.Labels = map[string]string{"background": "yes"} })
+		for range 4 {
+			if r := b.exec(id, "daemon"); r.Outcome != api.OutcomeOK {
+				t.Fatal(r.ErrorCode)
+			}
+		}
+		if r := b.exec(id, "daemon"); r.ErrorCode != api.CodeExecLimit || held(id) != 4 {
+			t.Errorf("the fifth: %s, %d held", r.ErrorCode, held(id))
+		}
+	})
+}
+
+// R053, T127: artifacts are bounded in their sum, and what is beyond is said and not stored.
+func TestArtifactsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		b.fake.artifact = map[string]string{"/work/a": strings.Repeat("a", 200<<10), "/work/b": strings.Repeat("b", 100<<10), "/work/c": "c"}
+		r := b.execute(api.Exec{SessionID: b.session(), Argv: []string{"true"}, Outputs: []string{"/work/a", "/work/b", "/work/c"}})
+		var got []api.Code
+		for _, a := range r.Payload.Exec.Outputs {
+			if (a.BlobRef == "") != (a.ErrorCode != "") {
+				t.Errorf("%s: blob %q, code %q", a.Path, a.BlobRef, a.ErrorCode)
+			}
+			got = append(got, a.ErrorCode)
+		}
+		if want := []api.Code{"", api.CodeTooLarge, ""}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
 		}
 	})
 }

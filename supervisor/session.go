@@ -165,7 +165,8 @@ func (s *session) admit(x *execution, now time.Time) *api.Error {
 	if err := s.usableLocked(now); err != nil {
 		return err
 	}
-	if most := s.grant.Ceilings.Executions; most > 0 && int64(len(s.live)) >= most {
+	// One that left its pipes to a background process costs us what a live one does.
+	if most := s.grant.Ceilings.Executions; most > 0 && int64(max(len(s.live), len(s.pipes))) >= most {
 		return api.Errorf(api.CodeExecLimit, "session %s has %d executions at once, which is its limit", s.id, most)
 	}
 	s.live[x.id] = x
