@@ -114,7 +114,7 @@ mount_faults contains {
 mount_faults contains {
 	"code": "mount_mode_not_allowed",
 	"subject": sprintf("mount:%s", [mount.host_path]),
-	"message": sprintf("%s: profile %s mounts %s, and rw needs a source that the caller owns where the operator permits writing", [mount.mode, profile_name, concat(", ", profile.mounts.modes)]),
+	"message": sprintf("%s: profile %s mounts %s, and rw needs a source that the caller owns, where the operator permits writing, not among the host's programs", [mount.mode, profile_name, concat(", ", profile.mounts.modes)]),
 } if {
 	some mount in refused_mounts
 	host.may_read(mount.host_path)

@@ -42,6 +42,30 @@ test_directories_of_credentials_are_denied if {
 	"mount_host_path_not_allowed" in codes(source({"/resolved": "/home/alice/.ssh"}))
 }
 
+test_files_of_credentials_are_denied if {
+	every name in [".netrc", ".git-credentials", ".config/gh"] {
+		"mount_host_path_not_allowed" in codes(source({"/resolved": concat("/", ["/home/alice", name])}))
+	}
+}
+
+test_a_whole_home_is_denied if {
+	every dir in ["/home", "/home/alice"] {
+		"mount_host_path_not_allowed" in codes(source({"/resolved": dir}))
+	}
+	granted(source({"/resolved": "/homestead"}))
+	granted(source({"/resolved": "/home/alice/p"}))
+}
+
+test_the_hosts_programs_are_not_written if {
+	every dir in ["/usr", "/usr/bin", "/usr/local", "/usr/local/bin/x", "/lib64"] {
+		root := changed(source({"/resolved": dir, "/owner_uid": 0}), {"/request/principal/uid": 0})
+		codes(root) == {"mount_mode_not_allowed"}
+		granted(changed(root, {"/request/open/target/local/mounts/0/mode": "ro"}))
+		codes(changed(root, {"/ceiling/read_write": ["/usr"]})) == {"mount_mode_not_allowed"}
+	}
+	granted(source({"/resolved": "/usr/src/app"}))
+}
+
 test_outside_the_mount_roots_is_denied if {
 	codes(changed(base, {"/ceiling/mount_roots": ["/srv"]})) == {"mount_host_path_not_allowed"}
 }

@@ -42,6 +42,11 @@ suspicious if {
 	contains(concat("", all), name)
 }
 
+suspicious if {
+	some path in resolved
+	home(path)
+}
+
 # METADATA
 # title: The path of the request led to one that may be read
 # description: |
@@ -75,7 +80,8 @@ ruled_out(path) if paths.covers(path, mount_denied)
 # title: The path holds secrets or the host's own state
 # description: |
 #   It is below a denied directory and not below a public one, or a denied directory is
-#   below it, or one of its components is a name under which people keep credentials.
+#   below it, or one of its components is a name under which people keep credentials, or
+#   it is where those names are: a whole home.
 sensitive(path) if {
 	paths.inside(path, data.host_paths.denied)
 	not paths.inside(path, data.host_paths.public)
@@ -91,16 +97,43 @@ sensitive(path) if {
 	contains(paths.slashed(path), name)
 }
 
+sensitive(path) if home(path)
+
 # METADATA
-# title: The resolved paths that the operator permits to be written
-writable := resolved if not input.ceiling.read_write
+# title: The path is somebody's home, or holds homes
+home(path) if {
+	some dir in data.host_paths.homes
+	startswith(paths.slashed(path), dir)
+	count(split(trim_prefix(paths.slashed(path), dir), "/")) <= 2
+}
 
-writable := resolved if "/" in input.ceiling.read_write
+home(path) if paths.covers(path, data.host_paths.homes)
 
-writable := {path | some path in resolved; paths.inside(path, dirs)} if {
+# METADATA
+# title: The resolved paths that may be written
+# description: |
+#   Where the operator permits it, and nowhere among the host's own programs: a command
+#   that could write there would be whoever runs them next.
+writable := permitted_to_write if not near_programs
+
+writable := {path | some path in permitted_to_write; not programs(path)} if near_programs
+
+permitted_to_write := resolved if not input.ceiling.read_write
+
+permitted_to_write := resolved if "/" in input.ceiling.read_write
+
+permitted_to_write := {path | some path in resolved; paths.inside(path, dirs)} if {
 	dirs := paths.dirs(input.ceiling.read_write)
 	not dirs["/"]
 }
+
+near_programs if strings.any_prefix_match(all, data.host_paths.programs)
+
+near_programs if strings.any_prefix_match(data.host_paths.programs, all)
+
+programs(path) if paths.inside(path, data.host_paths.programs)
+
+programs(path) if paths.covers(path, data.host_paths.programs)
 
 # METADATA
 # title: Why a path may not be read inside, for a person
