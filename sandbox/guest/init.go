@@ -81,8 +81,12 @@ func Run() int {
 	// Except that the reaper needs no signal: every end of a process would interrupt the main
 	// thread, and wake another for nobody. The default is to be ignored without being
 	// inherited, and keeps zombies, which SIG_IGN does not.
-	if err := defaultAction(unix.SIGCHLD); err != nil {
-		return 1
+	// And that os/signal leaves 32 alone, the SIGCANCEL of C libraries: glibc's posix_spawn,
+	// which make uses, ignores it in its children, and so in theirs.
+	for _, sig := range []unix.Signal{unix.SIGCHLD, 32} {
+		if err := defaultAction(sig); err != nil {
+			return 1
+		}
 	}
 
 	// One processor waits in vfork while the other reaps. More would bring more threads,
