@@ -82,6 +82,16 @@ const InitUID = 65535
 // IDs is how many ids every session owns.
 const IDs = 65536
 
+// Ranges of host ids are cut from [FirstHostID, LastHostID): above what systemd and
+// distributions give out, below 2^31, where some programs see negative numbers.
+const (
+	FirstHostID = 0x7000_0000
+	LastHostID  = 0x7fff_0000
+)
+
+// Inside reports whether a host id is one of a session's: nobody else has it.
+func Inside(id uint32) bool { return FirstHostID <= id && id < LastHostID }
+
 // Limits are the session's ceilings. All are required; zero is refused.
 type Limits struct {
 	MemoryBytes int64 // swap is 0

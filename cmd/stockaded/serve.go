@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/stockade-dev/stockade/policies"
@@ -28,6 +29,7 @@ const policyDeadline = 2 * time.Second
 type config struct {
 	state, socket, policy, ceiling   string
 	runner, runnerBinary, initBinary string
+	cgroupParent                     string
 	logLevel                         slog.Level
 	drain                            time.Duration
 }
@@ -42,6 +44,9 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	// What can be wrong without the runner is found out before it is started.
 	ceiling, err := sandbox.LoadCeiling(c.ceiling)
 	if err != nil {
+		return err
+	}
+	if ceiling.MountDenied, err = withoutOurs(ceiling.MountDenied, state, c.socket); err != nil {
 		return err
 	}
 	engine, err := rego.Load(c.policyTree(), rego.Options{Deadline: policyDeadline})
@@ -94,6 +99,32 @@ func (c *config) stop(srv *server.Server, sup *supervisor.Supervisor) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- srv.Shutdown(ctx) }()
 	return errors.Join(sup.Close(ctx), <-stopped)
+}
+
+// withoutOurs adds what the supervisor is made of to the directories that no source may
+// reach: a command that can write the journal, or reach the socket, is no longer under it.
+func withoutOurs(denied []string, ours ...string) ([]string, error) {
+	denied = slices.Clone(denied)
+	for _, path := range ours {
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			return nil, err
+		}
+		denied = append(denied, resolved(abs))
+	}
+	return denied, nil
+}
+
+// resolved follows the links of as much of a path as exists: sources are judged resolved too.
+func resolved(path string) string {
+	if p, err := filepath.EvalSymlinks(path); err == nil {
+		return p
+	}
+	dir := filepath.Dir(path)
+	if dir == path {
+		return path
+	}
+	return filepath.Join(resolved(dir), filepath.Base(path))
 }
 
 func (c *config) policyTree() fs.FS {

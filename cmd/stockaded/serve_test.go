@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,12 +24,23 @@ import (
 func TestServe(t *testing.T) {
 	dir := shortDir(t)
 	leave := startRunner(t, filepath.Join(dir, "runner"))
-	c := config{state: filepath.Join(dir, "state"), socket: filepath.Join(dir, "s"), runner: filepath.Join(dir, "runner"), drain: 5 * time.Second}
+	real, link := dir, dir+"-link"
+	if err := os.Symlink(real, link); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(link)
+	c := config{state: filepath.Join(link, "state"), socket: filepath.Join(link, "s"), runner: filepath.Join(dir, "runner"), drain: 5 * time.Second}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := start(t, ctx, &c)
 	r, err := client.New(c.socket).Open(t.Context(), api.SessionOpen{Target: api.Target{Local: &api.Local{}}})
 	if err != nil || r.Outcome != api.OutcomeFaulted || r.ErrorCode != "unsupported_by_host" {
 		t.Errorf("open: %+v %v", r, err)
+	}
+	// Neither the state nor the socket, where links lead, can be the source of a mount.
+	if info, err := client.New(c.socket).Host(t.Context()); err != nil {
+		t.Error(err)
+	} else if denied := info.Ceiling.MountDenied; !slices.Contains(denied, filepath.Join(real, "state")) || !slices.Contains(denied, filepath.Join(real, "s")) {
+		t.Errorf("sources that are denied: %q", denied)
 	}
 	second := c
 	if err := second.serve(t.Context(), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "in use") {

@@ -12,13 +12,8 @@ import (
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
-// Ranges of host ids are cut from [firstID, lastID): above what systemd and
-// distributions give out, below 2^31, where some programs see negative numbers.
-const (
-	firstID = 0x7000_0000
-	lastID  = 0x7fff_0000
-	slots   = (lastID - firstID) / sandbox.IDs
-)
+// slots is how many ranges of host ids there are.
+const slots = (sandbox.LastHostID - sandbox.FirstHostID) / sandbox.IDs
 
 // idRanges gives each session 64 Ki host ids of its own. Every runner on the host
 // draws from the same ranges: a range is taken while the byte of its number is
@@ -56,7 +51,7 @@ func (r *idRanges) take() (uint32, error) {
 			return 0, fmt.Errorf("lock id range %d: %w", i, err)
 		}
 		r.taken[i] = true
-		return firstID + uint32(i)*sandbox.IDs, nil
+		return sandbox.FirstHostID + uint32(i)*sandbox.IDs, nil
 	}
 	return 0, sandbox.Errorf(sandbox.CodeBusy, "all %d ranges of user ids are taken", slots)
 }
@@ -65,7 +60,7 @@ func (r *idRanges) take() (uint32, error) {
 func (r *idRanges) give(base uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := int(base-firstID) / sandbox.IDs
+	i := int(base-sandbox.FirstHostID) / sandbox.IDs
 	r.taken[i] = false
 	_ = r.lock(i, unix.F_UNLCK)
 }

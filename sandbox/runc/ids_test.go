@@ -28,17 +28,17 @@ func TestIDRanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if taken[base] || base < firstID || base > lastID-sandbox.IDs || base%sandbox.IDs != 0 {
+		if taken[base] || base < sandbox.FirstHostID || base > sandbox.LastHostID-sandbox.IDs || base%sandbox.IDs != 0 {
 			t.Errorf("range %#x", base)
 		}
 		taken[base] = true
 	}
-	a.give(firstID)
-	if base, err := b.take(); err != nil || base != firstID {
+	a.give(sandbox.FirstHostID)
+	if base, err := b.take(); err != nil || base != sandbox.FirstHostID {
 		t.Errorf("a range that was given back: %#x %v", base, err)
 	}
 	b.file.Close() // as the kernel does for a runner that has died
-	if base, err := a.take(); err != nil || base != firstID {
+	if base, err := a.take(); err != nil || base != sandbox.FirstHostID {
 		t.Errorf("a range of a dead runner: %#x %v", base, err)
 	}
 	for range slots {

@@ -4,10 +4,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/sandbox"
 )
 
 // The path holds nothing, or a socket of ours that nobody serves; anything else is
@@ -148,4 +151,44 @@ func skip(t *testing.T, reason string) {
 		t.Fatal(reason)
 	}
 	t.Skip(reason)
+}
+
+// T152: whoever gives a session a way to the socket gives its commands no voice there.
+func TestPeerInsideASession(t *testing.T) {
+	if os.Getuid() != 0 {
+		skip(t, "being somebody else takes root")
+	}
+	b := newBox(t, Options{})
+	for path, mode := range map[string]os.FileMode{filepath.Dir(b.socket): 0o755, b.socket: 0o666} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for uid, want := range map[uintptr]string{1001: "HTTP/1.1 200", sandbox.FirstHostID + 1000: ""} {
+		got := make(chan string, 1)
+		go func() {
+			runtime.LockOSThread() // for ever: the thread with the other identity ends with this goroutine
+			var answer [12]byte
+			defer func() { got <- strings.TrimRight(string(answer[:]), "\x00") }()
+			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid); errno != 0 {
+				t.Error(errno)
+				return
+			}
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer unix.Close(fd)
+			if err := unix.Connect(fd, &unix.SockaddrUnix{Name: b.socket}); err != nil {
+				t.Error(err)
+				return
+			}
+			unix.Write(fd, []byte("GET /v1/version HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+			unix.Read(fd, answer[:])
+		}()
+		if answer := <-got; answer != want {
+			t.Errorf("uid %d: %q, want %q", uid, answer, want)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -80,7 +81,9 @@ func (a *admission) Accept() (net.Conn, error) {
 			return nil, fmt.Errorf("accept: %T is not a unix connection, nobody knows who its peer is", conn)
 		}
 		peer, err := peerOf(unixConn)
-		if err != nil { // gone already
+		// Gone already, or a command of a session, to which somebody gave a way to the socket:
+		// it would ask for more than its own session is, in nobody's name.
+		if err != nil || sandbox.Inside(peer.UID) {
 			conn.Close()
 			continue
 		}
