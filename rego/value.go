@@ -16,18 +16,18 @@ import (
 // duplicate names and invalid UTF-8 are errors.
 func parseJSON(text []byte) (ast.Value, error) { return (*memo)(nil).parse(text) }
 
-// memo keeps the values of the large parts of an input that hardly change between
-// decisions: the ceiling, and the grant of a session. Their bytes are the key, so
-// nothing can be stale. The nil memo keeps nothing.
+// memo keeps the values of the parts of an input that hardly change between decisions: the
+// ceiling, and the grant and the principal of a session. Their bytes are the key, so nothing
+// can be stale. The nil memo keeps nothing.
 type memo struct {
 	mu     sync.Mutex
 	values map[string]ast.Value
 }
 
 // kept are the members, at the top of the input or one level below, that a memo keeps.
-var kept = map[string]bool{"ceiling": true, "grant": true}
+var kept = map[string]bool{"ceiling": true, "grant": true, "principal": true}
 
-// maxKept bounds a memo: one entry per live session, and the ceiling.
+// maxKept bounds a memo: two entries per live session, and the ceiling.
 const maxKept = 4096
 
 func (m *memo) value(raw []byte) (ast.Value, error) {
@@ -50,8 +50,10 @@ func (m *memo) value(raw []byte) (ast.Value, error) {
 	return v, nil
 }
 
+// parse reads what we encoded ourselves when there is a memo: the encoder has looked for
+// duplicate names already, and looking again is a third of the work.
 func (m *memo) parse(text []byte) (ast.Value, error) {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(m != nil))
 	v, err := m.read(dec)
 	if err != nil {
 		return nil, err
