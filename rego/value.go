@@ -50,10 +50,8 @@ func (m *memo) value(raw []byte) (ast.Value, error) {
 	return v, nil
 }
 
-// parse reads what we encoded ourselves when there is a memo: the encoder has looked for
-// duplicate names already, and looking again is a third of the work.
 func (m *memo) parse(text []byte) (ast.Value, error) {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(m != nil))
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
 	v, err := m.read(dec)
 	if err != nil {
 		return nil, err
