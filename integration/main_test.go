@@ -180,9 +180,16 @@ func closeAll(d *testbox.Daemon) error {
 	return nil
 }
 
-// build builds a program of this tree statically.
+// build builds a program of this tree statically. Where there is no compiler, it lies
+// built beside the commands.
 func build(t testing.TB, dest, pkg string) {
 	t.Helper()
+	if built, err := os.ReadFile(filepath.Join(bin, filepath.Base(pkg))); err == nil {
+		if err := os.WriteFile(dest, built, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
 	cmd := exec.Command("go", "build", "-trimpath", "-o", dest, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
