@@ -80,6 +80,24 @@ func TestImportsFollowTheTable(t *testing.T) {
 	}
 }
 
+// A row that permits more than is used would be a hole that nobody sees.
+func TestRowsSayNoMore(t *testing.T) {
+	packages := tree(t)
+	for _, row := range Table {
+		p := packages[row.Path]
+		for _, ours := range row.Ours {
+			if !slices.Contains(p.Imports, Module+"/"+ours) {
+				t.Errorf("row %s permits %s, which is not imported", row.Path, ours)
+			}
+		}
+		for _, theirs := range row.Theirs {
+			if !slices.ContainsFunc(p.Imports, func(imp string) bool { return below(imp, theirs) }) {
+				t.Errorf("row %s permits %s, which is not imported", row.Path, theirs)
+			}
+		}
+	}
+}
+
 func TestModulesEnterByTheirGates(t *testing.T) {
 	for path, p := range tree(t) {
 		for _, imp := range p.Imports {
