@@ -73,6 +73,7 @@ in flight settle, and stop it.`,
 	f.StringVar(&c.runner, "runner", "", "socket of a runner that is already there; without it one is started, which takes root")
 	f.StringVar(&c.runnerBinary, "runner-binary", "", "stockade-run; without it the one beside this program, then PATH")
 	f.StringVar(&c.initBinary, "init-binary", "", "stockade-init; without it the one beside this program, then PATH")
+	f.StringVar(&c.cgroupParent, "cgroup-parent", "", "control group below which the started runner builds; without it our own")
 	f.TextVar(&c.logLevel, "log-level", c.logLevel, "debug, info, warn or error")
 	f.DurationVar(&c.drain, "drain", 20*time.Second, "how long what is in flight may take to settle when stopping")
 	cmd.AddCommand(workbench.Command(workbench.Options{Records: recorded, StateDir: defaultState}))

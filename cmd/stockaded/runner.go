@@ -87,6 +87,9 @@ func (c *config) start(state string, stderr io.Writer) (socket string, _ *child,
 	if c.ceiling != "" {
 		args = append(args, "--ceiling", c.ceiling)
 	}
+	if c.cgroupParent != "" {
+		args = append(args, "--cgroup-parent", c.cgroupParent)
+	}
 	cmd := exec.Command(program, args...)
 	cmd.Stderr = stderr
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}

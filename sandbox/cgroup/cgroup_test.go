@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -71,6 +72,7 @@ var roles = map[string]func() error{
 	},
 	"v1":         pureV1,
 	"delegation": delegation,
+	"container":  container,
 	// spawn clones a child into the group of descriptor 3.
 	"spawn": func() error {
 		cmd := role("where")
@@ -169,7 +171,7 @@ func TestUnifiedOfOurOwn(t *testing.T) {
 // delegation is the life of a runner in a group of a certain kind: it is started in there,
 // and says where it ended up.
 func delegation() error {
-	tree, err := cgroup.Open(fmt.Sprintf("test-delegation-%d", os.Getpid()), cgroup.Options{})
+	tree, err := cgroup.Open(fmt.Sprintf("test-delegation-%d", os.Getpid()), cgroup.Options{Parent: os.Getenv("CGROUP_TEST_PARENT")})
 	if err != nil {
 		fmt.Println("refused:", err)
 		return nil
@@ -186,6 +188,26 @@ func delegation() error {
 	return where()
 }
 
+// container goes on as delegation where the own group is the root of what is to be seen.
+func container() error {
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	at := os.Getenv("CGROUP_TEST_MOUNT")
+	if err := unix.Unmount(at, 0); err != nil {
+		return err
+	}
+	if err := unix.Mount("cgroup2", at, "cgroup2", 0, ""); err != nil {
+		return err
+	}
+	os.Setenv("CGROUP_TEST_ROLE", "delegation")
+	return unix.Exec("/proc/self/exe", os.Args, os.Environ())
+}
+
 // On v2 the runner leaves the group that it builds upon, and takes along only whom it may;
 // with the controllers on v1 it stays where it is.
 func TestDelegation(t *testing.T) {
@@ -193,15 +215,24 @@ func TestDelegation(t *testing.T) {
 	mount := map[string]string{"v2": "/sys/fs/cgroup", "hybrid": "/sys/fs/cgroup/unified"}[layout]
 	for _, row := range []struct {
 		name     string
+		role     string
 		stranger bool
 		delegate bool
+		parent   string
 		v2       string // what the runner says there
 	}{
-		{"alone", false, false, "/supervisor"},
-		{"with a stranger", true, false, "refused"},
-		{"with a stranger, delegated", true, true, "/supervisor"},
+		{"alone", "delegation", false, false, "", "/supervisor"},
+		{"with a stranger", "delegation", true, false, "", "refused"},
+		{"with a stranger, delegated", "delegation", true, true, "", "/supervisor"},
+		{"container, alone", "container", false, false, "", "/supervisor"},
+		{"container, with a stranger", "container", true, false, "", "refused"},
+		{"container, with a stranger, delegated", "container", true, true, "", "/supervisor"},
+		{"container, with a stranger, named", "container", true, false, "/", "/supervisor"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			if row.role == "container" && layout != "v2" {
+				return // its v1 hierarchies would go on to show all
+			}
 			group := fmt.Sprintf("%s/stockade-test-own-%d", mount, os.Getpid())
 			if err := os.Mkdir(group, 0o755); err != nil {
 				t.Fatal(err)
@@ -228,7 +259,8 @@ func TestDelegation(t *testing.T) {
 				defer cmd.Wait()
 				defer in.Close()
 			}
-			cmd := role("delegation")
+			cmd := role(row.role)
+			cmd.Env = append(cmd.Env, "CGROUP_TEST_PARENT="+row.parent, "CGROUP_TEST_MOUNT="+mount)
 			cmd.SysProcAttr = inside
 			out, err := cmd.CombinedOutput()
 			want := filepath.Base(group) + "\n"

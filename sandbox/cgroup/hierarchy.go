@@ -67,7 +67,8 @@ type Hierarchies struct {
 type hierarchy struct {
 	controller string // the one that it is used for; empty for the unified hierarchy
 	mount      string // where it is mounted
-	parent     string // group below which an instance stands, relative to mount; empty for its root
+	group      string // group below which an instance stands, as /proc/self/cgroup has it
+	parent     string // the same relative to mount; empty for its root
 }
 
 // Discover reads the layout and changes nothing.
@@ -116,17 +117,19 @@ func Discover(opts Options) (Hierarchies, error) {
 	return h, nil
 }
 
-// offered are the controllers that the parent has, or would have: one that the operator
-// named need not exist yet.
+// offered are the controllers that the parent has. One that the operator named need not
+// exist yet: it would have what is handed down above it.
 func (h hierarchy) offered() ([]string, error) {
+	file := "/cgroup.controllers"
 	for dir := h.parent; ; dir = path.Dir(dir) {
-		data, err := os.ReadFile(h.mount + dir + "/cgroup.controllers")
+		data, err := os.ReadFile(h.mount + dir + file)
 		if err == nil {
 			return strings.Fields(string(data)), nil
 		}
 		if !errors.Is(err, os.ErrNotExist) || dir == "/" || dir == "" {
 			return nil, fmt.Errorf("unified cgroup hierarchy: %w", err)
 		}
+		file = "/cgroup.subtree_control"
 	}
 }
 
@@ -178,7 +181,7 @@ func locate(mounts []*mountinfo.Info, own map[string]string, controller string, 
 		if err != nil || parent == ".." || strings.HasPrefix(parent, "../") {
 			continue
 		}
-		h := hierarchy{controller: controller, mount: m.Mountpoint}
+		h := hierarchy{controller: controller, mount: m.Mountpoint, group: group}
 		if parent != "." {
 			h.parent = "/" + parent
 		}
@@ -225,32 +228,36 @@ const supervisor = "supervisor"
 
 // delegate makes the group that we build upon hand our controllers down.
 func (h Hierarchies) delegate(opts Options) error {
-	parent := h.unified.mount + h.unified.parent
 	if opts.Parent != "" {
 		for _, x := range append([]hierarchy{h.unified}, h.v1...) {
 			if err := os.MkdirAll(x.mount+x.parent, 0o755); err != nil {
 				return fmt.Errorf("cgroup %s: %w", opts.Parent, err)
 			}
 		}
-		return enable(parent, h.onV2)
 	}
 	if len(h.onV2) == 0 {
 		return nil
 	}
+	parent := h.unified.mount + h.unified.parent
 	if exists(parent + "/cgroup.events") { // not the root of the hierarchy, which may hold processes
-		if err := h.evacuate(parent, opts.Companions); err != nil {
+		if err := h.evacuate(parent, opts); err != nil {
 			return err
 		}
 	}
 	return enable(parent, h.onV2)
 }
 
-// evacuate moves the runner and its companions out of the group that we build upon. Where
-// the whole group is ours, everybody in it moves; where it is not, a stranger in it is a
-// refusal, before anything has been written.
-func (h Hierarchies) evacuate(parent string, companions []int) error {
-	ours := h.unified.parent == "" || delegated(parent) // a cgroup namespace's root, a container's own
-	for range 100 {                                     // processes fork meanwhile
+// evacuate moves everybody out of the group that we build upon, or refuses before anything
+// has been written.
+func (h Hierarchies) evacuate(parent string, opts Options) error {
+	o := occupied{
+		group:     h.unified.group,
+		named:     opts.Parent != "",
+		delegated: delegated(parent),
+		systemd:   exists("/run/systemd/system"), // sd_booted(3)
+		top:       h.unified.parent == "",
+	}
+	for range 100 { // processes fork meanwhile
 		pids, err := members(parent)
 		if err != nil {
 			return fmt.Errorf("cgroup %s: %w", parent, err)
@@ -258,10 +265,11 @@ func (h Hierarchies) evacuate(parent string, companions []int) error {
 		if len(pids) == 0 {
 			return nil
 		}
-		for _, pid := range pids {
-			if !ours && pid != os.Getpid() && !slices.Contains(companions, pid) {
-				return fmt.Errorf("cgroup %s holds processes of others (%d): start the runner in a group of its own, such as by systemd-run --scope -p Delegate=yes, or name one", parent, pid)
-			}
+		o.strangers = slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
+			return pid == os.Getpid() || slices.Contains(opts.Companions, pid)
+		})
+		if err := o.refusal(); err != nil {
+			return err
 		}
 		if err := os.MkdirAll(parent+"/"+supervisor, 0o755); err != nil {
 			return fmt.Errorf("cgroup %s: %w", parent, err)
@@ -274,6 +282,32 @@ func (h Hierarchies) evacuate(parent string, companions []int) error {
 		}
 	}
 	return fmt.Errorf("cgroup %s: processes appear in it faster than they can be moved", parent)
+}
+
+// occupied is a group that is to be built upon and holds processes, which would have to move.
+type occupied struct {
+	group     string // as /proc/self/cgroup and --cgroup-parent have it
+	named     bool   // the operator gave it to us
+	delegated bool   // systemd did
+	systemd   bool   // systemd runs this machine, and keeps what it did not delegate
+	top       bool   // nothing above it is to be seen: a container's own
+	strangers []int  // who is in it and neither the runner nor a companion
+}
+
+// refusal says why processes may not be moved, and what to do then. Those of others move
+// when the whole group was given to us, by the operator or by systemd, and never on a guess.
+func (o occupied) refusal() error {
+	if len(o.strangers) == 0 || o.named || o.delegated {
+		return nil
+	}
+	remedy := "start stockaded in a group of its own, or name one by --cgroup-parent"
+	switch {
+	case o.systemd:
+		remedy = "start it in a scope of its own: systemd-run --scope --quiet -p Delegate=yes stockaded"
+	case o.top:
+		remedy = fmt.Sprintf("if this container is for Stockade, say --cgroup-parent %s, and they move to %s", o.group, path.Join(o.group, supervisor))
+	}
+	return fmt.Errorf("cgroup %s holds processes of others (such as %d), which are not ours to move: %s", o.group, o.strangers[0], remedy)
 }
 
 // delegated reports whether systemd has given the group away (Delegate=yes): the attribute

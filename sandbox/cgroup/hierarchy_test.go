@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/moby/sys/mountinfo"
@@ -53,5 +54,38 @@ func TestStrayDirectoryIsNoController(t *testing.T) {
 	stray := &mountinfo.Info{FSType: "cgroup", Root: "/", Mountpoint: dir + "/memory", VFSOptions: "rw,memory"}
 	if h, err := locate([]*mountinfo.Info{stray}, map[string]string{"memory": "/"}, "memory", Options{}); err == nil {
 		t.Errorf("got %+v", h)
+	}
+}
+
+// Whose processes may be moved, and what he is told who has to decide it.
+func TestOccupied(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		o      occupied
+		remedy string // "" means that they move
+	}{
+		{"nobody but the runner and its companions", occupied{systemd: true}, ""},
+		{"a login shell's scope", occupied{systemd: true, strangers: []int{7}}, "systemd-run --scope --quiet -p Delegate=yes stockaded"},
+		{"a unit of one's own", occupied{systemd: true, delegated: true, strangers: []int{7}}, ""},
+		{"a container that systemd delegated to its engine", occupied{delegated: true, top: true, strangers: []int{7}}, ""},
+		{"a container's own group", occupied{top: true, strangers: []int{7}}, "--cgroup-parent /box, and they move to /box/supervisor"},
+		{"a container's own group, by the operator's word", occupied{named: true, top: true, strangers: []int{7}}, ""},
+		{"a container with systemd inside", occupied{systemd: true, top: true, strangers: []int{7}}, "systemd-run"},
+		{"another's group without systemd", occupied{strangers: []int{7}}, "a group of its own, or name one by --cgroup-parent"},
+		{"another's group, by the operator's word", occupied{systemd: true, named: true, strangers: []int{7}}, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.o.group = "/box"
+			err := row.o.refusal()
+			if row.remedy == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), "/box") || !strings.Contains(err.Error(), "(such as 7)") || !strings.Contains(err.Error(), row.remedy) {
+				t.Errorf("got %v, want %s", err, row.remedy)
+			}
+		})
 	}
 }

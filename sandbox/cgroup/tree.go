@@ -40,9 +40,9 @@ import (
 // Options say where an instance's groups stand. The zero value suits a runner that has
 // been started in a group of its own.
 type Options struct {
-	Parent     string // group below which they stand, in every hierarchy, such as "/stockade.slice"; "" means the runner's own
+	Parent     string // group below which they stand, in every hierarchy, such as "/stockade.slice"; processes in it move to its child "supervisor"; "" means the runner's own
 	Unified    string // directory on which Open mounts the unified hierarchy, for this process's mount namespace, when the host (pure v1) has not; "" means do not
-	Companions []int  // processes that may be moved with the runner on v2, such as the daemon that started it; in a group that systemd delegated, everybody may
+	Companions []int  // processes that may be moved with the runner on v2, such as the daemon that started it; in a group that was given to us, everybody may
 }
 
 // Tree is the groups of one instance in every hierarchy that matters.
@@ -90,7 +90,8 @@ func Open(instance string, opts Options) (*Tree, error) {
 		host.Layout = "v1"
 	}
 	if len(host.Missing) > 0 {
-		return nil, fmt.Errorf("cgroup controllers %s: in no hierarchy that this process can use", strings.Join(host.Missing, ", "))
+		return nil, fmt.Errorf("cgroup controllers %s: neither on v1 nor handed down to %s: write +NAME to the cgroup.subtree_control above it",
+			strings.Join(host.Missing, ", "), host.unified.group)
 	}
 
 	t := &Tree{instance: instance, host: host, mounted: mounted}

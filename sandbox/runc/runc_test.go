@@ -41,11 +41,8 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	initBinary = filepath.Join(dir, "stockade-init")
-	cmd := exec.Command("go", "build", "-o", initBinary, "github.com/stockade-dev/stockade/cmd/stockade-init")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build init: %v\n%s", err, out)
+	if initBinary, err = builtInit(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	if os.Getuid() != 0 {
@@ -76,6 +73,21 @@ func run(m *testing.M) int {
 		code = 1
 	}
 	return code
+}
+
+// builtInit is stockade-init: of STOCKADE_BIN, where there may be no compiler, or built for
+// this run.
+func builtInit(dir string) (string, error) {
+	if bin := os.Getenv("STOCKADE_BIN"); bin != "" {
+		return filepath.Join(bin, "stockade-init"), nil
+	}
+	path := filepath.Join(dir, "stockade-init")
+	cmd := exec.Command("go", "build", "-o", path, "github.com/stockade-dev/stockade/cmd/stockade-init")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build init: %w\n%s", err, out)
+	}
+	return path, nil
 }
 
 // shared is the one runner of the test process: like stockade-run, a process has one

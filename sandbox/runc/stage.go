@@ -77,15 +77,21 @@ func (l *layout) build(place string) error {
 	}
 	// Files were written through the mount at hand, and a process that another thread is
 	// forking just now may hold one of them open for writing: that mount could not be made
-	// read-only. So a second mount of the same file system becomes the root.
+	// read-only. So a second mount of the same file system becomes the root. The first has to be
+	// attached while it is cloned: Linux clones a detached mount since 6.15 only.
+	if err := mountAt(int(tmpfs.Fd()), place); err != nil {
+		return fmt.Errorf("mount root: %w", err)
+	}
 	fd, err := unix.OpenTree(int(tmpfs.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err != nil {
 		return fmt.Errorf("clone root: %w", err)
 	}
-	err = unix.MoveMount(fd, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	if err = unix.Unmount(place, unix.MNT_DETACH); err == nil {
+		err = mountAt(fd, place)
+	}
 	unix.Close(fd)
 	if err != nil {
-		return fmt.Errorf("mount root at %s: %w", place, err)
+		return fmt.Errorf("mount root: %w", err)
 	}
 	if fd, err = unix.Open(place, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0); err != nil {
 		return fmt.Errorf("open root: %w", err)
@@ -104,6 +110,11 @@ func (l *layout) build(place string) error {
 		return fmt.Errorf("make root read-only: %w", err)
 	}
 	return nil
+}
+
+// mountAt attaches a detached mount.
+func mountAt(fd int, place string) error {
+	return unix.MoveMount(fd, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 // populate makes what is in the root itself.
