@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -19,10 +20,12 @@ type execOptions struct {
 func (c *cli) execCommand() *cobra.Command {
 	var o execOptions
 	cmd := &cobra.Command{
-		Use:   "exec [flags] SESSION -- CMD [ARG…]",
+		Use:   "exec [flags] SESSION [flags] -- CMD [ARG…]",
 		Short: "Run one command in an open session",
 		Long: `exec runs one command in a session that is open. Output is written as it comes,
-signals are passed on, and the exit status is the command's own.
+signals are passed on, and the exit status is the command's own. Flags may stand
+before and after SESSION. The command begins after --, or with the first word after
+SESSION that is not a flag; everything from there on is the command's.
 
 ` + exitHelp,
 		Example: `  id=$(stockade open --mount .:/work:rw --workdir /work)
@@ -32,7 +35,11 @@ signals are passed on, and the exit status is the command's own.
 		Args:              arguments(cobra.MinimumNArgs(2)),
 		ValidArgsFunction: c.sessions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.exec(cmd.Context(), &o, args[0], args[1:])
+			argv, err := command(cmd, args[1:])
+			if err != nil || argv == nil {
+				return err
+			}
+			return c.exec(cmd.Context(), &o, args[0], argv)
 		},
 	}
 	flags := cmd.Flags()
@@ -48,10 +55,24 @@ signals are passed on, and the exit status is the command's own.
 	return cmd
 }
 
-func (c *cli) exec(ctx context.Context, o *execOptions, session string, argv []string) error {
-	if argv[0] == "--" {
-		argv = argv[1:]
+// command takes our own flags from what follows SESSION: cobra has parsed up to there and
+// no further, because the flags of the command are not ours. It is nil when help was all
+// that was wanted.
+func command(cmd *cobra.Command, rest []string) ([]string, error) {
+	if !strings.HasPrefix(rest[0], "-") {
+		return rest, nil
 	}
+	flags := cmd.Flags()
+	if err := flags.Parse(rest); err != nil {
+		return nil, usage("%v", err)
+	}
+	if help, err := flags.GetBool("help"); err == nil && help {
+		return nil, cmd.Help()
+	}
+	return flags.Args(), nil
+}
+
+func (c *cli) exec(ctx context.Context, o *execOptions, session string, argv []string) error {
 	ask, wanted, err := o.exec.request(ctx, c, session, argv)
 	if err != nil {
 		return err

@@ -7,8 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/cobra"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -131,7 +134,8 @@ func TestUsage(t *testing.T) {
 		{"run", "--memory", "lots", "--", "true"}, {"run", "--pids", "-1", "--", "true"},
 		{"run", "--twice", "--", "true"}, {"run", "--mount", "/a:/b:x", "--", "true"},
 		{"run", "--timeout", "-1s", "--", "true"}, {"run", "--root", "oci:x", "--", "true"},
-		{"exec"}, {"exec", "s"}, {"signal", "s"}, {"signal", "s", "NOSUCH"}, {"close"}, {"show"}, {"ls", "x"},
+		{"exec"}, {"exec", "s"}, {"exec", "s", "--"}, {"exec", "s", "--json"}, {"exec", "s", "--frob", "--", "true"},
+		{"exec", "s", "--timeout", "-1s", "--", "true"}, {"signal", "s"}, {"signal", "s", "NOSUCH"}, {"close"}, {"show"}, {"ls", "x"},
 		{"blob", "put"}, {"blob", "get"}, {"receipts", "show"}, {"receipts", "verify"},
 	}
 	for _, args := range rows {
@@ -140,6 +144,51 @@ func TestUsage(t *testing.T) {
 		status := c.run(t.Context(), append([]string{"--socket", "/nonexistent/socket"}, args...))
 		if status != exitUsage || !strings.HasPrefix(stderr.String(), "stockade: ") {
 			t.Errorf("stockade %s: status %d, stderr %q", strings.Join(args, " "), status, stderr.String())
+		}
+	}
+}
+
+// Flags of ours end where the command begins, on whichever side of SESSION they stand.
+func TestFlagsAroundSession(t *testing.T) {
+	type parsed struct {
+		Argv, Env []string
+		JSON      bool
+		Timeout   time.Duration
+	}
+	rows := []struct {
+		in   string
+		want parsed
+	}{
+		{"s true", parsed{Argv: []string{"true"}}},
+		{"s ls --json -l", parsed{Argv: []string{"ls", "--json", "-l"}}},
+		{"s grep -- word", parsed{Argv: []string{"grep", "--", "word"}}},
+		{"s -- ls --json", parsed{Argv: []string{"ls", "--json"}}},
+		{"s -- --json", parsed{Argv: []string{"--json"}}},
+		{"--json s -- ls", parsed{Argv: []string{"ls"}, JSON: true}},
+		{"s --json -- ls -l", parsed{Argv: []string{"ls", "-l"}, JSON: true}},
+		{"s --json ls -l", parsed{Argv: []string{"ls", "-l"}, JSON: true}},
+		{"--env A=1 s --env B=2 --timeout 5s -- ls", parsed{Argv: []string{"ls"}, Env: []string{"A=1", "B=2"}, Timeout: 5 * time.Second}},
+		{"s --help -- ls", parsed{}},
+	}
+	for _, row := range rows {
+		c := &cli{stdout: io.Discard, stderr: io.Discard}
+		root := c.root()
+		cmd, _, err := root.Find([]string{"exec"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got parsed
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			argv, err := command(cmd, args[1:])
+			got.Argv, got.JSON = argv, c.json
+			got.Timeout, _ = cmd.Flags().GetDuration("timeout")
+			got.Env, _ = cmd.Flags().GetStringArray("env")
+			return err
+		}
+		root.SetArgs(append([]string{"exec"}, strings.Fields(row.in)...))
+		err = root.Execute()
+		if diff := cmp.Diff(row.want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("exec %s: %v, %s", row.in, err, diff)
 		}
 	}
 }
