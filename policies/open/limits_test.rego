@@ -9,10 +9,25 @@ test_the_ceiling_bounds_the_profile if {
 	granted(changed(base, {"/ceiling/memory_bytes": 1000})).ceilings.memory_bytes == 1000
 }
 
-# C17: more than the ceiling is clamped, and said so.
+# C17: more than the profile's maximum, or the ceiling, is clamped and said so.
+test_asked_for_more_the_maximum_is_granted if {
+	asked := {"memory_bytes": 99999999999, "cpu_millis": 99999, "pids": 99999}
+	grant := granted(changed(base, {"/request/open/limits": asked, "/ceiling/cpu_millis": 64000, "/ceiling/pids": 32768}))
+	object.filter(grant.ceilings, object.keys(asked)) == {"memory_bytes": 4294967296, "cpu_millis": 4000, "pids": 1024}
+}
+
+test_hermetic_has_a_maximum_of_its_own if {
+	asked := {"memory_bytes": 99999999999, "cpu_millis": 99999, "pids": 99999}
+	document := json.patch(hermetic, [
+		{"op": "add", "path": "/request/open/limits", "value": asked},
+		{"op": "add", "path": "/ceiling/memory_bytes", "value": 68719476736},
+	])
+	object.filter(granted(document).ceilings, object.keys(asked)) == {"memory_bytes": 8589934592, "cpu_millis": 16000, "pids": 4096}
+}
+
 test_asked_for_more_the_ceiling_is_granted if {
-	document := changed(base, {"/request/open/limits": {"memory_bytes": 99999999999}})
-	granted(document).ceilings.memory_bytes == 8589934592
+	document := changed(base, {"/request/open/limits": {"memory_bytes": 99999999999}, "/ceiling/memory_bytes": 2147483648})
+	granted(document).ceilings.memory_bytes == 2147483648
 	decision := open.decision with input as document
 	count(decision.warn) == 1
 }
