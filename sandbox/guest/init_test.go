@@ -192,6 +192,31 @@ func TestInitIsBare(t *testing.T) {
 	}
 }
 
+// What executions inherit of signals is decided by init's handlers. 33 has to have one: the
+// runtime's AllThreadsSyscall (32 and 33 are glibc's names for its own) works by it, and
+// become, which takes privilege from every thread, works by that. SIGCHLD and 32 are at
+// their default, neither caught nor ignored.
+func TestInitSignals(t *testing.T) {
+	b := start(t, baseline())
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(set string, sig int) bool {
+		mask, err := strconv.ParseUint(fields(string(text), set)[set], 16, 64)
+		if err != nil {
+			t.Fatal(set, err)
+		}
+		return mask>>(sig-1)&1 == 1
+	}
+	for sig, caught := range map[int]bool{33: true, 32: false, int(unix.SIGCHLD): false, int(unix.SIGTERM): true} {
+		if has("SigCgt", sig) != caught || has("SigIgn", sig) || has("SigBlk", sig) {
+			t.Errorf("signal %d: caught %v, ignored %v, blocked %v; want caught %v and nothing else",
+				sig, has("SigCgt", sig), has("SigIgn", sig), has("SigBlk", sig), caught)
+		}
+	}
+}
+
 // R045, R046, R047, R056: exit codes and signals are told apart, and usage is counted.
 func TestExits(t *testing.T) {
 	b := start(t, baseline())
@@ -507,6 +532,23 @@ func TestSetupErrors(t *testing.T) {
 				t.Errorf("got %v, want %v: %v", err, tt.stage, tt.errno)
 			}
 		})
+	}
+}
+
+// An init that hangs does not hang the one who sets it up.
+func TestSetupHeedsContext(t *testing.T) {
+	b := startRaw(t)
+	if err := unix.Kill(b.pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := b.Setup(ctx, baseline()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("setup of an init that is stopped: %v", err)
+	}
+	// Its end of file is seen only once it runs again; the cleanup waits for it.
+	if err := unix.Kill(b.pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
 	}
 }
 
