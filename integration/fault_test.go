@@ -86,6 +86,7 @@ func TestInitIsKilled(t *testing.T) {
 	c := d.Client()
 	r, err := c.Open(t.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}})
 	session := settled(t, r, err).SessionID
+	pidns := r.Payload.Open.Enforced.Namespaces["pid"]
 	begun := make(chan struct{})
 	ended := make(chan *api.Receipt, 1)
 	go func() {
@@ -98,7 +99,7 @@ func TestInitIsKilled(t *testing.T) {
 		ended <- r
 	}()
 	<-begun
-	init, err := d.Init(session)
+	init, err := testbox.Init(pidns)
 	if err != nil {
 		t.Fatal(err)
 	}

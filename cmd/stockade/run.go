@@ -71,6 +71,7 @@ func (c *cli) runOnce(ctx context.Context, o *runOptions, argv []string) error {
 		return err
 	}
 	ended := c.ended(first.Exec)
+	c.tellMemory(first)
 	if err := c.fetch(ctx, wanted, first.Exec); err != nil && ended == nil {
 		ended = err
 	}
@@ -119,6 +120,17 @@ func (c *cli) session(ctx context.Context, o *runOptions, argv []string, quiet b
 	closed, cerr := c.client().Close(ctx, api.SessionClose{SessionID: ask.SessionID, GraceNS: &grace})
 	rec.Close = closed
 	return &rec, wanted, errors.Join(err, cerr)
+}
+
+// tellMemory says that memory ran out below the command: then the command's own end does
+// not show it.
+func (c *cli) tellMemory(rec *record) {
+	if rec.Close == nil || rec.Close.Payload.Close == nil || rec.Exec.Payload.Exec.ErrorCode == api.CodeOOMKilled {
+		return
+	}
+	if n := rec.Close.Payload.Close.Usage.OOMKills; n > 0 {
+		c.say("out of memory: the session's memory ceiling was reached and the kernel killed %d of its processes", n)
+	}
 }
 
 // keep writes the receipts where they were asked for.

@@ -39,7 +39,8 @@ type Figure struct {
 	P99NS    int64   `json:"p99_ns,omitempty"`
 	MBps     float64 `json:"mb_per_s,omitempty"`
 	Baseline string  `json:"baseline,omitempty"` // name of another figure
-	Ratio    float64 `json:"ratio,omitempty"`    // of p50, or of MB/s
+	Ratio    float64 `json:"ratio,omitempty"`    // of p50 to p50, or of MB/s
+	OfP99    bool    `json:"of_p99,omitempty"`   // the ratio is of p99 to the baseline's p50
 	Skipped  string  `json:"skipped,omitempty"`
 }
 
@@ -99,6 +100,8 @@ func relate(figures []Figure) {
 		case !ok || base.Skipped != "" || f.Skipped != "":
 		case f.MBps > 0 && base.MBps > 0:
 			f.Ratio = f.MBps / base.MBps
+		case f.OfP99:
+			f.Ratio = float64(f.P99NS) / float64(base.P50NS)
 		case base.P50NS > 0:
 			f.Ratio = float64(f.P50NS) / float64(base.P50NS)
 		}

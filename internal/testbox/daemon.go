@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -219,12 +220,15 @@ func (d *Daemon) Used(ctx context.Context, use func(context.Context) error) (Res
 	}
 	d.Client().CloseIdle()
 	var last Residue
-	for range 50 {
+	for same, i := 0, 0; i < 100; i++ {
 		now, err := d.Scope().Take()
 		if err != nil {
 			return nil, err
 		}
-		if last != nil && len(now.Beyond(last)) == 0 && len(last.Beyond(now)) == 0 {
+		if same++; !maps.Equal(now, last) {
+			same = 0
+		}
+		if same == 3 {
 			return now, nil
 		}
 		last = now
@@ -251,21 +255,25 @@ func (l *log) String() string {
 	return l.buf.String()
 }
 
-// Init is PID 1 of a session, as the host sees it.
-func (d *Daemon) Init(session string) (int, error) {
+// Init is PID 1 of a session, as the host sees it: the session is named by its pid
+// namespace, which the receipt of its open has.
+func Init(pidns uint64) (int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return 0, err
 	}
 	for _, e := range entries {
-		groups, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cgroup"))
-		if err != nil || !strings.Contains(string(groups), "/stockade-"+d.Instance()+"/"+session+"/init") {
+		ns, err := os.Readlink(filepath.Join("/proc", e.Name(), "ns/pid"))
+		if err != nil || ns != fmt.Sprintf("pid:[%d]", pidns) {
 			continue
 		}
-		var pid int
-		if _, err := fmt.Sscan(e.Name(), &pid); err == nil {
+		status, err := os.ReadFile(filepath.Join("/proc", e.Name(), "status"))
+		var pid, inside int
+		if _, ids, _ := strings.Cut(string(status), "\nNSpid:"); err != nil {
+			continue
+		} else if n, _ := fmt.Sscan(ids, &pid, &inside); n == 2 && inside == 1 {
 			return pid, nil
 		}
 	}
-	return 0, fmt.Errorf("session %s: no init", session)
+	return 0, fmt.Errorf("pid namespace %d: no init", pidns)
 }

@@ -130,7 +130,8 @@ func mountLines(file string, each func(string)) error {
 }
 
 // cgroups lists the groups of the instance in every hierarchy that is mounted, on any
-// layout, wherever below it they stand.
+// layout, wherever below it they stand. They are numbered, and a runner keeps a few in
+// stock: it is their number that must come back to what it was.
 func (s Scope) cgroups(r Residue) error {
 	roots, err := hierarchies()
 	if err != nil {
@@ -146,7 +147,7 @@ func (s Scope) cgroups(r Residue) error {
 			case !d.IsDir():
 				return nil
 			case slices.ContainsFunc(strings.Split(path, "/"), s.ours):
-				r["cgroup "+path]++
+				r["cgroup "+numbers.ReplaceAllString(path, "N")]++
 			}
 			return nil
 		})
@@ -238,7 +239,7 @@ func (s Scope) descriptors(r Residue) error {
 	return nil
 }
 
-// numbers are inodes, pids and the like in the target of a descriptor.
+// numbers are what differs from one session to the next: inodes, pids, ids.
 var numbers = regexp.MustCompile(`[0-9]+`)
 
 // files lists what lies below Dirs, but for what is meant to stay.
