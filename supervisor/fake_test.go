@@ -28,6 +28,7 @@ type fake struct {
 	openErr  error             // of the next Open
 	hook     func(call string) // sees every call before it happens
 	resolve  func(path string) (sandbox.Source, *sandbox.Error)
+	hang     bool              // Resolve and Open answer when their ctx ends
 	artifact map[string]string // inside path to content
 
 	mu       sync.Mutex
@@ -169,8 +170,12 @@ func (f *fake) Host() sandbox.Host { return f.host }
 
 func (f *fake) Done() <-chan struct{} { return f.done }
 
-func (f *fake) Resolve(_ context.Context, _ sandbox.Caller, paths []string) ([]launch.Resolved, error) {
+func (f *fake) Resolve(ctx context.Context, _ sandbox.Caller, paths []string) ([]launch.Resolved, error) {
 	f.note("resolve")
+	if f.hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	out := make([]launch.Resolved, len(paths))
 	for i, p := range paths {
 		if f.resolve != nil {
@@ -182,8 +187,12 @@ func (f *fake) Resolve(_ context.Context, _ sandbox.Caller, paths []string) ([]l
 	return out, nil
 }
 
-func (f *fake) Open(_ context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
+func (f *fake) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
 	f.note("open")
+	if f.hang {
+		<-ctx.Done()
+		return sandbox.Enforced{}, ctx.Err()
+	}
 	if f.openErr != nil {
 		return sandbox.Enforced{}, f.openErr
 	}

@@ -88,8 +88,28 @@ func abandonOpen(s *Supervisor, c *call) {
 	}
 }
 
+// How long a session may take to be built, which takes milliseconds: and with inputs to be
+// digested, which can be whole file systems.
+const (
+	buildLimit  = 30 * time.Second
+	digestLimit = 30 * time.Minute
+)
+
 func actOpen(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
-	enforced, err := s.launcher.Open(ctx, c.spec)
+	limit := buildLimit
+	if digests(&c.spec) {
+		limit = digestLimit
+	}
+	building, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	enforced, err := s.launcher.Open(building, c.spec)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = sandbox.Errorf(sandbox.CodeInternal, "the session was not built within %v", limit)
+		// It may have been finished at the last moment.
+		if _, cerr := s.launcher.Close(ctx, c.session.id); cerr != nil && !gone(cerr) {
+			s.log.Warn("close session", "session_id", c.session.id, "error", cerr)
+		}
+	}
 	c.watch.lap("build")
 	if err != nil {
 		fault := runnerError(err)
@@ -110,6 +130,11 @@ func actOpen(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 	r.ExpiresAtNS, r.ExpiresAt = stamp(expiry(c.grant, started))
 	c.session.started = started // nobody else knows the session yet
 	return api.Payload{Open: r}, nil
+}
+
+// digests reports whether the content of inputs is read while the session is built.
+func digests(spec *sandbox.Spec) bool {
+	return len(spec.Root.Paths) > 0 || slices.ContainsFunc(spec.Mounts, func(m sandbox.Mount) bool { return m.Digest })
 }
 
 // settledOpen puts the session into service once its receipt is durable, or tears it

@@ -170,13 +170,22 @@ func (s *Supervisor) enter(req *api.Request, op operation) (*call, error) {
 	return c, nil
 }
 
+// resolveLimit is how long the look at host paths may take. A path on a file system that
+// hangs (FUSE, NFS) never answers.
+const resolveLimit = 5 * time.Second
+
 // resolveFacts looks at every host path that the request names.
 func resolveFacts(s *Supervisor, c *call) *refusal {
 	paths := hostPaths(c.req.Open)
 	if len(paths) == 0 {
 		return nil
 	}
-	found, err := s.launcher.Resolve(s.ctx, caller(c.req.Principal), paths)
+	ctx, cancel := context.WithTimeout(s.ctx, resolveLimit)
+	defer cancel()
+	found, err := s.launcher.Resolve(ctx, caller(c.req.Principal), paths)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return faulted(api.Errorf(api.CodeMountSource, "a host path did not answer within %v", resolveLimit))
+	}
 	if err != nil {
 		return faulted(runnerError(err))
 	}

@@ -288,6 +288,40 @@ func TestOpenFails(t *testing.T) {
 	})
 }
 
+// An open that hangs is given up: at a host path, and at the runner. Nothing of it is left.
+func TestOpenHangs(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		mounts []api.Mount
+		code   api.Code
+		took   time.Duration
+		closes int
+	}{
+		{"path", []api.Mount{{HostPath: "/fuse", GuestPath: "/work", Mode: "ro"}}, api.CodeMountSource, resolveLimit, 0},
+		{"build", nil, api.CodeRunnerFailed, buildLimit, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := start(t)
+				defer b.stop()
+				b.fake.hang = true
+				began := time.Now()
+				r := b.open(func(o *api.SessionOpen) { o.Target.Local.Mounts = tt.mounts })
+				if took := time.Since(began); r.Outcome != api.OutcomeFaulted || r.ErrorCode != tt.code || took != tt.took {
+					t.Errorf("%s %s after %v, want %s after %v", r.Outcome, r.ErrorCode, took, tt.code, tt.took)
+				}
+				if len(b.registry.all()) != 0 || b.fake.called("close") != tt.closes {
+					t.Errorf("%d sessions, %d closes", len(b.registry.all()), b.fake.called("close"))
+				}
+				b.fake.hang = false
+				if r := b.open(); r.Outcome != api.OutcomeOK {
+					t.Errorf("the next: %s %s", r.Outcome, r.ErrorCode)
+				}
+			})
+		})
+	}
+}
+
 // What the host lacks is refused, not downgraded.
 func TestUnsupportedHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -32,6 +32,7 @@ type Handler interface {
 	// Collect opens regular files of the session. Serve closes them once they have been sent.
 	Collect(ctx context.Context, session string, paths []string) ([]sandbox.Artifact, error)
 	Close(ctx context.Context, session string) (sandbox.Usage, error)
-	// Disconnected is called once, when the connection is lost and every call has returned.
+	// Disconnected is called once, when the connection is lost and every call has returned; a
+	// Resolve that hangs with a file system may be the exception.
 	Disconnected()
 }

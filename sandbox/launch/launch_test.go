@@ -26,9 +26,13 @@ type fake struct {
 	t            testing.TB
 	disconnected chan struct{}
 
-	mu     sync.Mutex
-	exited map[string]func(sandbox.Result)
-	read   string // what the last start found in its stdin
+	hang chan struct{} // until it is closed, paths below /hang do not answer
+
+	mu       sync.Mutex
+	exited   map[string]func(sandbox.Result)
+	read     string // what the last start found in its stdin
+	resolves int    // that hang
+	closed   []string
 }
 
 func (f *fake) Host() sandbox.Host { return sandbox.Host{Kernel: "6.18", CPUs: 2} }
@@ -36,6 +40,12 @@ func (f *fake) Host() sandbox.Host { return sandbox.Host{Kernel: "6.18", CPUs: 2
 func (f *fake) Resolve(_ context.Context, c sandbox.Caller, paths []string) ([]Resolved, error) {
 	out := make([]Resolved, len(paths))
 	for i, p := range paths {
+		if p == "/hang" {
+			f.mu.Lock()
+			f.resolves++
+			f.mu.Unlock()
+			<-f.hang
+		}
 		if strings.HasPrefix(p, "/no/") {
 			out[i].Err = sandbox.Errorf(sandbox.CodeMountSource, "%s for %d", p, c.UID)
 			continue
@@ -50,6 +60,8 @@ func (f *fake) Open(ctx context.Context, s sandbox.Spec) (sandbox.Enforced, erro
 	case "slow":
 		<-ctx.Done()
 		return sandbox.Enforced{}, ctx.Err()
+	case "deaf":
+		<-ctx.Done() // and is built all the same
 	case "refused":
 		return sandbox.Enforced{}, fmt.Errorf("open: %w", sandbox.Errorf(sandbox.CodeCeiling, "too much"))
 	case "broken":
@@ -138,13 +150,16 @@ func (f *fake) Collect(_ context.Context, session string, paths []string) ([]san
 }
 
 func (f *fake) Close(_ context.Context, session string) (sandbox.Usage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = append(f.closed, session)
 	return sandbox.Usage{CPU: time.Duration(len(session)), OOMKills: 3}, nil
 }
 
 func (f *fake) Disconnected() { close(f.disconnected) }
 
 func newFake(t testing.TB) *fake {
-	return &fake{t: t, disconnected: make(chan struct{}), exited: map[string]func(sandbox.Result){}}
+	return &fake{t: t, disconnected: make(chan struct{}), hang: make(chan struct{}), exited: map[string]func(sandbox.Result){}}
 }
 
 // connect starts a runner over a fake and returns the daemon's end of it.
@@ -370,6 +385,60 @@ func TestCancel(t *testing.T) {
 	}
 	if _, err := r.Close(t.Context(), "s"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A session that was built although its caller had left is not kept.
+func TestOpenForNobody(t *testing.T) {
+	r, f := connect(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := r.Open(ctx, sandbox.Spec{Session: "deaf"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	closed := func() int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.closed)
+	}
+	for range 1000 {
+		if closed() > 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Error("the session was not closed")
+}
+
+// Paths on a file system that hangs take their own user's turns and nobody else's, and do
+// not keep the sessions alive when the daemon has gone.
+func TestResolvesThatHang(t *testing.T) {
+	r, f := connect(t)
+	t.Cleanup(func() { close(f.hang) }) // before that of connect, which waits for Disconnected
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	var all sync.WaitGroup
+	for range 2 * maxResolves {
+		all.Go(func() {
+			if _, err := r.Resolve(ctx, sandbox.Caller{UID: 7}, []string{"/hang"}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+	}
+	if _, err := r.Resolve(ctx, sandbox.Caller{UID: 8}, []string{"/a"}); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	all.Wait()
+	f.mu.Lock()
+	if f.resolves != maxResolves {
+		t.Errorf("%d look at once, at most %d may", f.resolves, maxResolves)
+	}
+	f.mu.Unlock()
+	r.Disconnect()
+	select {
+	case <-f.disconnected:
+	case <-time.After(5 * time.Second):
+		t.Error("the handler was not told that the daemon is gone")
 	}
 }
 

@@ -19,10 +19,14 @@ import (
 const (
 	maxCalls = 1024
 	maxLarge = 8 // of those, with a body beyond packet.Inline
+	// maxResolves is how many of them look at paths for one user. A look at a file system
+	// that hangs cannot be given up (FUSE, NFS): it keeps its thread, and its turn, until the
+	// file system answers.
+	maxResolves = 16
 )
 
 // Serve answers one daemon until the connection is lost or ctx ends, then waits for every
-// call to return and calls h.Disconnected. It closes conn. A daemon that leaves is no
+// call but resolves to return and calls h.Disconnected. It closes conn. A daemon that leaves is no
 // error.
 func Serve(ctx context.Context, conn *net.UnixConn, h Handler) error {
 	defer h.Disconnected()
@@ -53,8 +57,15 @@ type server struct {
 	slots   chan struct{}
 	large   chan struct{}
 
-	mu      sync.Mutex
-	cancels map[uint64]context.CancelFunc // of calls in progress
+	mu       sync.Mutex
+	cancels  map[uint64]context.CancelFunc // of calls in progress
+	resolves map[uint32]*line              // by uid, while it has some
+}
+
+// line is those of one user who look at paths, and those who wait to.
+type line struct {
+	turns chan struct{} // capacity maxResolves
+	in    int           // looking or waiting
 }
 
 func newServer(socket *packet.Conn, h Handler) *server {
@@ -64,6 +75,8 @@ func newServer(socket *packet.Conn, h Handler) *server {
 		slots:   make(chan struct{}, maxCalls),
 		large:   make(chan struct{}, maxLarge),
 		cancels: map[uint64]context.CancelFunc{},
+
+		resolves: map[uint32]*line{},
 	}
 }
 
@@ -72,32 +85,30 @@ type operation func(s *server, ctx context.Context, id uint64, body []byte, fds 
 
 // operations says what serves a call of each kind.
 var operations = map[kind]operation{
-	kindResolve: simple(func(h Handler, ctx context.Context, c resolveCall) ([]Resolved, error) {
-		return h.Resolve(ctx, c.Caller, c.Paths)
+	kindResolve: simple((*server).resolve),
+	kindOpen:    simple((*server).open),
+	kindSignal: simple(func(s *server, ctx context.Context, t target) (none, error) {
+		return none{}, s.handler.Signal(ctx, t.Session, t.Exec, t.Signal)
 	}),
-	kindOpen: simple(Handler.Open),
-	kindSignal: simple(func(h Handler, ctx context.Context, t target) (none, error) {
-		return none{}, h.Signal(ctx, t.Session, t.Exec, t.Signal)
+	kindKill: simple(func(s *server, ctx context.Context, t target) (none, error) {
+		return none{}, s.handler.Kill(ctx, t.Session, t.Exec)
 	}),
-	kindKill: simple(func(h Handler, ctx context.Context, t target) (none, error) {
-		return none{}, h.Kill(ctx, t.Session, t.Exec)
-	}),
-	kindClose: simple(func(h Handler, ctx context.Context, t target) (sandbox.Usage, error) {
-		return h.Close(ctx, t.Session)
+	kindClose: simple(func(s *server, ctx context.Context, t target) (sandbox.Usage, error) {
+		return s.handler.Close(ctx, t.Session)
 	}),
 	kindStart:   (*server).start,
 	kindCollect: (*server).collect,
 }
 
 // simple is an operation with one body each way and no descriptor.
-func simple[Call, Reply any](do func(Handler, context.Context, Call) (Reply, error)) operation {
+func simple[Call, Reply any](do func(*server, context.Context, Call) (Reply, error)) operation {
 	return func(s *server, ctx context.Context, id uint64, body []byte, fds []int) error {
 		packet.CloseAll(fds)
 		var c Call
 		if err := decode(body, &c); err != nil {
 			return s.fail(id, sandbox.Errorf(sandbox.CodeInvalidSpec, "%v", err))
 		}
-		r, err := do(s.handler, ctx, c)
+		r, err := do(s, ctx, c)
 		if err != nil {
 			return s.fail(id, err)
 		}
@@ -143,13 +154,20 @@ func (s *server) dispatch(ctx context.Context, msg []byte, fds []int) error {
 		return errMalformed
 	}
 	body = append([]byte(nil), body...) // the receive buffer is about to be reused
-	s.calls.Go(func() {
+	serve := func() {
 		defer release()
 		if operations[k](s, ctx, id, body, fds) != nil {
 			// An answer that cannot be sent would leave its caller waiting for ever.
 			s.socket.Close()
 		}
-	})
+	}
+	if k == kindResolve {
+		// It makes nothing that has to be undone, and may hang with a file system: the end of
+		// the sessions must not wait for it.
+		go serve()
+	} else {
+		s.calls.Go(serve)
+	}
 	return nil
 }
 
@@ -201,6 +219,47 @@ func (s *server) cancel(id uint64) {
 	if cancel := s.cancels[id]; cancel != nil {
 		cancel()
 	}
+}
+
+// resolve waits for a turn of the caller's.
+func (s *server) resolve(ctx context.Context, c resolveCall) ([]Resolved, error) {
+	l, leave := s.lineOf(c.Caller.UID)
+	defer leave()
+	select {
+	case l.turns <- struct{}{}:
+		defer func() { <-l.turns }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return s.handler.Resolve(ctx, c.Caller, c.Paths)
+}
+
+func (s *server) lineOf(uid uint32) (l *line, leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l = s.resolves[uid]; l == nil {
+		l = &line{turns: make(chan struct{}, maxResolves)}
+		s.resolves[uid] = l
+	}
+	l.in++
+	return l, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if l.in--; l.in == 0 {
+			delete(s.resolves, uid)
+		}
+	}
+}
+
+// open does not keep a session that was built for nobody. A daemon that gives up once it
+// is built finds it by its name: its cancel comes before its close.
+func (s *server) open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
+	e, err := s.handler.Open(ctx, spec)
+	if err == nil && ctx.Err() != nil {
+		_, err = s.handler.Close(context.WithoutCancel(ctx), spec.Session)
+		err = errors.Join(ctx.Err(), err)
+	}
+	return e, err
 }
 
 // start serves kindStart.
