@@ -173,6 +173,9 @@ func TestProfilesDocument(t *testing.T) {
 	b.WriteString("# Seccomp profiles\n\nGenerated from `profiles.go` (`go test ./sandbox/seccomp -update`). " +
 		"What no row names answers ENOSYS; i386 and x32 calls end the process. " +
 		"A dash is a row that the profile does not have: ENOSYS, unless another row of it names the call.\n\n" +
+		"Set-id bits cannot be put on a file, and a write takes them off one that has them. A store to a shared mapping of it does not: " +
+		"in a set-id file that lies in a caller's writable directory before the session, the session can change the content under the bits " +
+		"if the file's mode or owner lets the caller write it. For root as the caller that is a set-id root program of the session's.\n\n" +
 		"| calls | default | strict | when | why |\n|---|---|---|---|---|\n")
 	for _, r := range rows {
 		answer := "allowed"
