@@ -6,16 +6,20 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
-// maxCollected bounds the files that one Collect opens: each is a descriptor that
-// travels to the daemon.
-const maxCollected = 1024
+const (
+	// maxCollected bounds the files that one Collect opens: each is a descriptor that
+	// travels to the daemon.
+	maxCollected = 1024
+	// maxNames bounds the files and directories that it finds below directories: a tree of
+	// directories alone costs a session nothing, and us memory and time.
+	maxNames = 2 * maxCollected
+)
 
 // Collect opens regular files of a session by inside path, a directory standing for
 // the regular files below it in order of their names. Paths are resolved below the
@@ -31,15 +35,13 @@ func (r *Runner) Collect(ctx context.Context, id string, paths []string) ([]sand
 		return nil, sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
 	}
 	defer root.Close()
-	c := collection{root: root}
+	c := collection{ctx: ctx, root: root}
 	err = as(sandbox.Caller{UID: uint32(s.hostUID()), GID: uint32(s.hostGID()), Groups: s.hostGroups()}, func() error {
 		for _, p := range paths {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
+			c.cut = false
 			c.add(path.Clean("/" + p))
 		}
-		return nil
+		return ctx.Err()
 	})
 	if err != nil {
 		c.close()
@@ -50,8 +52,11 @@ func (r *Runner) Collect(ctx context.Context, id string, paths []string) ([]sand
 
 // collection is what has been found so far.
 type collection struct {
+	ctx   context.Context
 	root  *os.File
 	found []sandbox.Artifact
+	names int  // of what was found below directories
+	cut   bool // below the path at hand there is more than is collected
 }
 
 func (c *collection) close() {
@@ -66,60 +71,83 @@ func (c *collection) fail(path, code string) {
 	c.found = append(c.found, sandbox.Artifact{Path: path, Err: code})
 }
 
-// add opens what is at path. O_NONBLOCK, because a FIFO or a device may be there
+// tooMany says where the collection ends.
+func (c *collection) tooMany(path string) {
+	c.fail(path, "too_many_files")
+	c.cut = true
+}
+
+// add opens what is there. O_NONBLOCK, because a FIFO or a device may be there
 // instead of what was expected; O_NOCTTY for the same reason.
-func (c *collection) add(path string) {
+func (c *collection) add(at string) {
+	if c.ctx.Err() != nil {
+		return // nobody waits for the rest
+	}
 	if len(c.found) >= maxCollected {
-		c.fail(path, "too_many_files")
+		c.tooMany(at)
 		return
 	}
-	fd, err := unix.Openat2(int(c.root.Fd()), "."+path, &unix.OpenHow{
+	fd, err := unix.Openat2(int(c.root.Fd()), "."+at, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if errors.Is(err, unix.ENXIO) { // a FIFO without a writer never gives it here; a socket does
-		c.fail(path, "not_regular")
+		c.fail(at, "not_regular")
 		return
 	}
 	if err != nil {
-		c.fail(path, resolveCode(err))
+		c.fail(at, resolveCode(err))
 		return
 	}
-	f := os.NewFile(uintptr(fd), path)
+	f := os.NewFile(uintptr(fd), at)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		f.Close()
-		c.fail(path, "not_supported")
+		c.fail(at, "not_supported")
 		return
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		c.found = append(c.found, sandbox.Artifact{Path: path, File: f, Size: st.Size, Mode: st.Mode & 0o777})
+		c.found = append(c.found, sandbox.Artifact{Path: at, File: f, Size: st.Size, Mode: st.Mode & 0o777})
 	case unix.S_IFDIR:
-		c.below(f, path)
-		f.Close()
+		names, whole := c.below(f)
+		f.Close() // before what is in it: depth costs no descriptors
+		for _, name := range names {
+			if c.cut {
+				return // one place says so
+			}
+			c.add(path.Join(at, name))
+		}
+		if !whole && !c.cut {
+			c.tooMany(at)
+		}
 	default:
 		f.Close()
-		c.fail(path, "not_regular")
+		c.fail(at, "not_regular")
 	}
 }
 
-// below adds what a directory holds. Symbolic links and special files in it are passed
-// over: they were not asked for by name.
-func (c *collection) below(dir *os.File, at string) {
-	entries, err := dir.ReadDir(maxCollected + 1)
-	if err != nil && len(entries) == 0 {
-		return // empty
-	}
-	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	for _, e := range entries {
-		if e.Type().IsRegular() || e.IsDir() {
-			if len(c.found) > maxCollected {
-				return // the last says so
+// below returns the files and directories in a directory, in order of their names, and
+// whether these are all. Symbolic links and special files in it are passed over: they were
+// not asked for by name.
+func (c *collection) below(dir *os.File) (names []string, whole bool) {
+	room := maxNames - c.names
+	for len(names) <= room {
+		entries, err := dir.ReadDir(maxCollected)
+		for _, e := range entries {
+			if e.Type().IsRegular() || e.IsDir() {
+				names = append(names, e.Name())
 			}
-			c.add(path.Join(at, e.Name()))
+		}
+		if err != nil || c.ctx.Err() != nil {
+			break // the end
 		}
 	}
+	whole = len(names) <= room
+	names = names[:min(len(names), room)]
+	c.names += len(names)
+	slices.Sort(names)
+	return names, whole
 }
 
 // hostGroups are the supplementary groups of executions, outside.

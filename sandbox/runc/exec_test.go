@@ -186,6 +186,51 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+// TestCollectIsBounded collects trees that are made to take for ever (T053): wide, deep and
+// without a file. Each ends with a word about it, and a path asked for beside it is there.
+func TestCollectIsBounded(t *testing.T) {
+	r := newRunner(t)
+	spec := hostSpec("s")
+	spec.Scratch[0].Inodes = 10000
+	open(t, r, spec)
+	defer closeSession(t, r, "s")
+	o := shell(t, r, "s", `cd /tmp; echo one > file; mkdir wide files links
+		(cd wide && seq 3000 | xargs mkdir); (cd files && seq -f %04g 1500 | xargs touch); ln -s $(seq 1100) links; echo two > links/last
+		mkdir -p deep$(printf '/d%.0s' $(seq 1900))`)
+	if o.ExitCode != 0 {
+		t.Fatal(o)
+	}
+	for _, tt := range []struct {
+		path    string
+		found   int
+		last    string
+		tooMany bool
+	}{
+		{"/tmp/wide", 2, "/tmp/wide", true},
+		{"/tmp/files", maxCollected + 1, "/tmp/files/1024", true},
+		{"/tmp/links", 2, "/tmp/links/last", false},
+		{"/tmp/deep", 1, "/tmp/file", false},
+	} {
+		found, err := r.Collect(context.Background(), "s", []string{"/tmp/file", tt.path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := found[len(found)-1]; len(found) != tt.found || last.Path != tt.last || (last.Err == "too_many_files") != tt.tooMany {
+			t.Errorf("%s: %d found, the last %s %q", tt.path, len(found), last.Path, last.Err)
+		}
+		for _, a := range found {
+			if a.File != nil {
+				a.File.Close()
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Collect(ctx, "s", []string{"/tmp/wide"}); err == nil {
+		t.Error("collected for nobody")
+	}
+}
+
 // TestInside tries what must not be possible, from within (T003, T014, T017, T018,
 // T021, T023, T024, T025, T026, T035, T050).
 func TestInside(t *testing.T) {
