@@ -22,8 +22,8 @@ unit: setup                    ## what needs no binaries
 integration: build             ## users' stories, escapes, leaks: the real binaries, as root
 	STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 10m ./integration/...
 
-test-v2:                       ## in a virtual machine without cgroup v1: systemd and Linux 6.12, neither and 6.1
-	bash scripts/test-v2
+test-v2:                       ## in virtual machines without cgroup v1: Debian 12 as it is, and its newest kernel
+	bash scripts/test-v2 $(KERNELS)
 
 policy: build                  ## the shipped Rego library, checked and tested by the engine that serves it
 	$(BIN)/stockade policy check policies && $(BIN)/stockade policy test policies

@@ -250,13 +250,7 @@ func (h Hierarchies) delegate(opts Options) error {
 // evacuate moves everybody out of the group that we build upon, or refuses before anything
 // has been written.
 func (h Hierarchies) evacuate(parent string, opts Options) error {
-	o := occupied{
-		group:     h.unified.group,
-		named:     opts.Parent != "",
-		delegated: delegated(parent),
-		systemd:   exists("/run/systemd/system"), // sd_booted(3)
-		top:       h.unified.parent == "",
-	}
+	s := h.site(opts)
 	for range 100 { // processes fork meanwhile
 		pids, err := members(parent)
 		if err != nil {
@@ -265,10 +259,10 @@ func (h Hierarchies) evacuate(parent string, opts Options) error {
 		if len(pids) == 0 {
 			return nil
 		}
-		o.strangers = slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
+		s.strangers = slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
 			return pid == os.Getpid() || slices.Contains(opts.Companions, pid)
 		})
-		if err := o.refusal(); err != nil {
+		if err := s.refusal(); err != nil {
 			return err
 		}
 		if err := os.MkdirAll(parent+"/"+supervisor, 0o755); err != nil {
@@ -284,30 +278,54 @@ func (h Hierarchies) evacuate(parent string, opts Options) error {
 	return fmt.Errorf("cgroup %s: processes appear in it faster than they can be moved", parent)
 }
 
-// occupied is a group that is to be built upon and holds processes, which would have to move.
-type occupied struct {
-	group     string // as /proc/self/cgroup and --cgroup-parent have it
-	named     bool   // the operator gave it to us
-	delegated bool   // systemd did
-	systemd   bool   // systemd runs this machine, and keeps what it did not delegate
-	top       bool   // nothing above it is to be seen: a container's own
-	strangers []int  // who is in it and neither the runner nor a companion
+// site is the group of the unified hierarchy that is to be built upon, and whose it is.
+type site struct {
+	group     string   // as /proc/self/cgroup and --cgroup-parent have it
+	named     bool     // the operator gave it to us
+	delegated bool     // systemd did
+	systemd   bool     // systemd runs this machine, and keeps what it did not delegate
+	top       bool     // nothing above it is to be seen: a container's own
+	missing   []string // controllers that it does not have, nor v1
+	strangers []int    // who is in it and neither the runner nor a companion
 }
 
-// refusal says why processes may not be moved, and what to do then. Those of others move
-// when the whole group was given to us, by the operator or by systemd, and never on a guess.
-func (o occupied) refusal() error {
-	if len(o.strangers) == 0 || o.named || o.delegated {
+func (h Hierarchies) site(opts Options) site {
+	return site{
+		group:     h.unified.group,
+		named:     opts.Parent != "",
+		delegated: delegated(h.unified.mount + h.unified.parent),
+		systemd:   exists("/run/systemd/system"), // sd_booted(3)
+		top:       h.unified.parent == "",
+		missing:   h.Missing,
+	}
+}
+
+// refusal says why the group cannot be built upon, and what to do then. A group that hands
+// controllers down holds no process, so that those in it have to move: others' when the
+// whole group was given to us, by the operator or by systemd, and never on a guess.
+func (s site) refusal() error {
+	given := s.named || s.delegated
+	var why string
+	switch {
+	case len(s.missing) > 0:
+		why = fmt.Sprintf("has no %s controller, nor has v1", strings.Join(s.missing, ", "))
+	case len(s.strangers) > 0 && !given:
+		why = fmt.Sprintf("holds processes of others (such as %d)", s.strangers[0])
+	default:
 		return nil
 	}
-	remedy := "start stockaded in a group of its own, or name one by --cgroup-parent"
+	var remedy string
 	switch {
-	case o.systemd:
+	case s.systemd && !given:
 		remedy = "start it in a scope of its own: systemd-run --scope --quiet -p Delegate=yes stockaded"
-	case o.top:
-		remedy = fmt.Sprintf("if this container is for Stockade, say --cgroup-parent %s, and they move to %s", o.group, path.Join(o.group, supervisor))
+	case len(s.missing) > 0:
+		remedy = "hand it down in the cgroup.subtree_control of every group above"
+	case s.top:
+		remedy = fmt.Sprintf("if this container is for Stockade, say --cgroup-parent %s, and they move to %s", s.group, path.Join(s.group, supervisor))
+	default:
+		remedy = "start stockaded in a group of its own, or name one by --cgroup-parent"
 	}
-	return fmt.Errorf("cgroup %s holds processes of others (such as %d), which are not ours to move: %s", o.group, o.strangers[0], remedy)
+	return fmt.Errorf("cgroup %s %s: %s", s.group, why, remedy)
 }
 
 // delegated reports whether systemd has given the group away (Delegate=yes): the attribute

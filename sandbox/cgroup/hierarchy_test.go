@@ -57,34 +57,45 @@ func TestStrayDirectoryIsNoController(t *testing.T) {
 	}
 }
 
-// Whose processes may be moved, and what he is told who has to decide it.
-func TestOccupied(t *testing.T) {
+// Which groups are built upon, whose processes may be moved for it, and what he is told who
+// has to decide.
+func TestSite(t *testing.T) {
+	const scope = "systemd-run --scope --quiet -p Delegate=yes stockaded"
+	missing, strangers := []string{"cpu", "pids"}, []int{7}
 	for _, row := range []struct {
 		name   string
-		o      occupied
-		remedy string // "" means that they move
+		site   site
+		remedy string // "" means that it is built upon
 	}{
-		{"nobody but the runner and its companions", occupied{systemd: true}, ""},
-		{"a login shell's scope", occupied{systemd: true, strangers: []int{7}}, "systemd-run --scope --quiet -p Delegate=yes stockaded"},
-		{"a unit of one's own", occupied{systemd: true, delegated: true, strangers: []int{7}}, ""},
-		{"a container that systemd delegated to its engine", occupied{delegated: true, top: true, strangers: []int{7}}, ""},
-		{"a container's own group", occupied{top: true, strangers: []int{7}}, "--cgroup-parent /box, and they move to /box/supervisor"},
-		{"a container's own group, by the operator's word", occupied{named: true, top: true, strangers: []int{7}}, ""},
-		{"a container with systemd inside", occupied{systemd: true, top: true, strangers: []int{7}}, "systemd-run"},
-		{"another's group without systemd", occupied{strangers: []int{7}}, "a group of its own, or name one by --cgroup-parent"},
-		{"another's group, by the operator's word", occupied{systemd: true, named: true, strangers: []int{7}}, ""},
+		{"nobody but the runner and its companions", site{systemd: true}, ""},
+		{"a login shell's scope", site{systemd: true, strangers: strangers}, scope},
+		{"a service that was not delegated", site{systemd: true, missing: missing, strangers: strangers}, scope},
+		{"a unit of one's own", site{systemd: true, delegated: true, strangers: strangers}, ""},
+		{"a unit that was delegated a part", site{systemd: true, delegated: true, missing: missing}, "cgroup.subtree_control"},
+		{"a container that systemd delegated to its engine", site{delegated: true, top: true, strangers: strangers}, ""},
+		{"a container's own group", site{top: true, strangers: strangers}, "--cgroup-parent /box, and they move to /box/supervisor"},
+		{"a container's own group, by the operator's word", site{named: true, top: true, strangers: strangers}, ""},
+		{"a container without the controllers", site{top: true, missing: missing, strangers: strangers}, "cgroup.subtree_control"},
+		{"a container with systemd inside", site{systemd: true, top: true, strangers: strangers}, scope},
+		{"another's group without systemd", site{strangers: strangers}, "a group of its own, or name one by --cgroup-parent"},
+		{"another's group, by the operator's word", site{systemd: true, named: true, strangers: strangers}, ""},
+		{"a named group that was handed nothing", site{systemd: true, named: true, missing: missing}, "cgroup.subtree_control"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			row.o.group = "/box"
-			err := row.o.refusal()
+			row.site.group = "/box"
+			err := row.site.refusal()
 			if row.remedy == "" {
 				if err != nil {
 					t.Error(err)
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), "/box") || !strings.Contains(err.Error(), "(such as 7)") || !strings.Contains(err.Error(), row.remedy) {
-				t.Errorf("got %v, want %s", err, row.remedy)
+			why := "(such as 7)"
+			if row.site.missing != nil {
+				why = "no cpu, pids controller"
+			}
+			if err == nil || !strings.Contains(err.Error(), "cgroup /box ") || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), row.remedy) {
+				t.Errorf("got %v, want %s and %s", err, why, row.remedy)
 			}
 		})
 	}

@@ -89,9 +89,8 @@ func Open(instance string, opts Options) (*Tree, error) {
 	if mounted != "" {
 		host.Layout = "v1"
 	}
-	if len(host.Missing) > 0 {
-		return nil, fmt.Errorf("cgroup controllers %s: neither on v1 nor handed down to %s: write +NAME to the cgroup.subtree_control above it",
-			strings.Join(host.Missing, ", "), host.unified.group)
+	if err := host.site(opts).refusal(); err != nil {
+		return nil, err
 	}
 
 	t := &Tree{instance: instance, host: host, mounted: mounted}
