@@ -63,6 +63,7 @@ operator's ceiling, and destroys them all when the supervisor leaves or SIGTERM 
 	f.StringVar(&c.Instance, "instance", "", "name of this instance, which its groups carry")
 	f.StringVar(&c.Init, "init", "", "the stockade-init binary")
 	f.StringVar(&c.Cgroup.Parent, "cgroup-parent", "", "group below which the sessions' stand; without it the runner's own")
+	f.IntVar(&c.Stock, "stock", 2, "for how many sessions to come the ids, groups and namespaces are kept ready")
 	f.BoolVar(&c.follow, "follow", false, "end when the first supervisor leaves")
 	for _, name := range []string{"socket", "state", "instance", "init"} {
 		_ = cmd.MarkFlagRequired(name)

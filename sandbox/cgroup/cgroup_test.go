@@ -111,8 +111,11 @@ func pureV1() error {
 	if tree.Layout() != "v1" {
 		return fmt.Errorf("layout %s", tree.Layout())
 	}
-	s, err := tree.Create("s1", limits)
+	s, err := tree.Create("s1")
 	if err != nil {
+		return err
+	}
+	if err := s.Bound(limits); err != nil {
 		return err
 	}
 	leaf, err := s.Leaf("e1")
@@ -177,8 +180,11 @@ func delegation() error {
 		return nil
 	}
 	defer tree.Close()
-	s, err := tree.Create("s1", limits)
+	s, err := tree.Create("s1")
 	if err != nil {
+		return err
+	}
+	if err := s.Bound(limits); err != nil {
 		return err
 	}
 	defer s.Remove()
@@ -327,16 +333,26 @@ func TestCreateReadsBack(t *testing.T) {
 // R015 T077: a step of the making that fails leaves nothing.
 func TestCreateFails(t *testing.T) {
 	tree := open(t)
-	if _, err := tree.Create("bad", sandbox.Limits{MemoryBytes: 64 << 20, CPUMillis: 0, PIDs: 1}); err == nil {
-		t.Fatal("a quota of nothing was accepted")
+	s, err := tree.Create("bad")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Limits(); err == nil {
+		t.Error("groups without ceilings read back as if they had some")
+	}
+	if err := s.Bound(sandbox.Limits{MemoryBytes: 64 << 20, CPUMillis: 0, PIDs: 1}); err == nil {
+		t.Error("a quota of nothing was accepted")
+	}
+	if err := s.Remove(); err != nil {
+		t.Fatal(err)
 	}
 	create(t, tree, "bad", limits) // the name is free
 
-	if _, err := tree.Create("bad", limits); !errors.Is(err, os.ErrExist) {
+	if _, err := tree.Create("bad"); !errors.Is(err, os.ErrExist) {
 		t.Errorf("the same name twice: %v", err)
 	}
 	for _, name := range []string{"", ".", "..", "a/b"} {
-		if _, err := tree.Create(name, limits); err == nil {
+		if _, err := tree.Create(name); err == nil {
 			t.Errorf("%q was accepted", name)
 		}
 		if _, err := cgroup.Open(name, cgroup.Options{}); err == nil {
@@ -650,7 +666,7 @@ func TestSweep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := tree.Create("s1", limits)
+		s, err := tree.Create("s1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -688,7 +704,7 @@ func TestSweep(t *testing.T) {
 			t.Errorf("process %d: %v", cmd.Process.Pid, cmd.ProcessState)
 		}
 	}
-	if _, err := tree.Create("s1", limits); err != nil {
+	if _, err := tree.Create("s1"); err != nil {
 		t.Errorf("the swept Tree is usable: %v", err)
 	}
 	if err := tree.Sweep(); err != nil {
@@ -728,8 +744,11 @@ func open(t *testing.T) *cgroup.Tree {
 
 func create(t *testing.T, tree *cgroup.Tree, name string, l sandbox.Limits) *cgroup.Session {
 	t.Helper()
-	s, err := tree.Create(name, l)
+	s, err := tree.Create(name)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Bound(l); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -19,11 +20,11 @@ import (
 // Session is the groups of one session.
 type Session struct {
 	tree    *Tree
-	limits  sandbox.Limits // as asked, memory in whole pages
 	unified group
 	v1      []group
-	legacy  cgroup1.Cgroup   // S in the v1 hierarchies; nil without any
-	modern  *cgroup2.Manager // S in the unified hierarchy, where it has controllers; else nil
+	limits  sandbox.Limits   // since Bound: as asked, memory in whole pages
+	legacy  cgroup1.Cgroup   // since Bound: S in the v1 hierarchies; nil without any
+	modern  *cgroup2.Manager // since Bound: S in the unified hierarchy, where it has controllers; else nil
 	owner   *owner           // of cgroup.procs, once Chown has been called
 }
 
@@ -33,8 +34,13 @@ type owner struct{ uid, gid int }
 // thousandth of a CPU may use in each.
 const cpuPeriod = 100_000
 
-// bound writes the ceilings.
-func (s *Session) bound() error {
+// Name is what the session's groups are called.
+func (s *Session) Name() string { return path.Base(s.unified.rel) }
+
+// Bound writes the ceilings. It is called once.
+func (s *Session) Bound(limits sandbox.Limits) error {
+	limits.MemoryBytes -= limits.MemoryBytes % int64(os.Getpagesize()) // as the kernel would
+	s.limits = limits
 	quota := s.limits.CPUMillis * (cpuPeriod / 1000)
 	period := uint64(cpuPeriod)
 	pids := s.limits.PIDs + sandbox.InitPIDs
@@ -170,11 +176,10 @@ func (s *Session) JoinRoot(pid int) error {
 // JoinV1 moves a process into S of the v1 hierarchies only: one that was cloned into the
 // unified group that it belongs to.
 func (s *Session) JoinV1(pid int) error {
-	if s.legacy == nil {
-		return nil
-	}
-	if err := s.legacy.AddProc(uint64(pid)); err != nil {
-		return fmt.Errorf("move process %d to the v1 groups of %s: %w", pid, s.unified.rel, err)
+	for _, g := range s.v1 {
+		if err := g.write("cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("move process %d to cgroup %s: %w", pid, g.dir(), err)
+		}
 	}
 	return nil
 }
@@ -332,7 +337,8 @@ func (s *Session) Wait(ctx context.Context) error { return s.tree.watch.empty(ct
 // for a moment: it tries again, within bounds. Removing twice is no error.
 func (s *Session) Remove() error {
 	var errs []error
-	for _, g := range append([]group{s.unified}, s.v1...) {
+	// From below, by the names that are known: it works without a free descriptor, too.
+	for _, g := range append([]group{s.unified.child("x"), s.unified.child("init"), s.unified}, s.v1...) {
 		errs = append(errs, remove(g.dir()))
 	}
 	return errors.Join(errs...)

@@ -34,7 +34,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/cleanup"
-	"github.com/stockade-dev/stockade/sandbox"
 )
 
 // Options say where an instance's groups stand. The zero value suits a runner that has
@@ -175,14 +174,13 @@ func sweep(dir string, unified, keep bool) error {
 	return remove(dir)
 }
 
-// Create makes the groups of a session, with its ceilings in force before any process
-// can enter. The caller removes it.
-func (t *Tree) Create(name string, limits sandbox.Limits) (*Session, error) {
+// Create makes the groups of a session, without its ceilings: nothing of a caller's may
+// enter before [Session.Bound]. The caller removes it.
+func (t *Tree) Create(name string) (*Session, error) {
 	if !plainName(name) {
 		return nil, fmt.Errorf("cgroup session %q: not a plain name", name)
 	}
-	limits.MemoryBytes -= limits.MemoryBytes % int64(os.Getpagesize()) // as the kernel would
-	s := &Session{tree: t, limits: limits, unified: t.unified.child(name)}
+	s := &Session{tree: t, unified: t.unified.child(name)}
 	for _, g := range t.v1 {
 		s.v1 = append(s.v1, g.child(name))
 	}
@@ -194,9 +192,6 @@ func (t *Tree) Create(name string, limits sandbox.Limits) (*Session, error) {
 			return nil, fmt.Errorf("cgroup %s: %w", g.dir(), err)
 		}
 		undo.Add(func() { os.Remove(g.dir()) })
-	}
-	if err := s.bound(); err != nil {
-		return nil, err
 	}
 	undo.Release()
 	return s, nil

@@ -16,6 +16,7 @@ import (
 // /bin/true through the handler beside a bare one, and of a close.
 func BenchmarkSession(b *testing.B) {
 	r := newRunner(b)
+	stocked(b, r, 2)
 	ctx := context.Background()
 	times := map[string][]time.Duration{}
 	note := func(what string, since time.Time) {
@@ -24,6 +25,8 @@ func BenchmarkSession(b *testing.B) {
 	defer func() { r.fail = nil }()
 	for i := 0; b.Loop(); i++ {
 		id := fmt.Sprintf("bench%d", i)
+		full(b, r, 2)
+		time.Sleep(30 * time.Millisecond) // what the refill has warmed up is cold again
 		begin := time.Now()
 		last := begin
 		r.fail = func(step string) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 
@@ -33,8 +34,8 @@ type box struct {
 // libcontainer is used for this and for nothing else: not to run anything in the
 // session, and not to destroy it, because it would remove groups by names that mean
 // something else outside the staging namespace.
-func startBox(spec *specs.Spec, stateDir, id string, files []*os.File) (_ *box, err error) {
-	config, err := convert(spec, id)
+func startBox(spec *specs.Spec, stateDir, id, group string, files []*os.File) (_ *box, err error) {
+	config, err := convert(spec, id, group)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +55,10 @@ func startBox(spec *specs.Spec, stateDir, id string, files []*os.File) (_ *box, 
 	}
 	if err := b.container.Start(b.process); err != nil {
 		os.RemoveAll(b.dir)
+		// A start that fails early leaves the descriptor of libcontainer's fifo to the
+		// finalizer, which an idle runner would not come to for minutes.
+		b.container = nil
+		runtime.GC()
 		return nil, fmt.Errorf("start container: %w", err)
 	}
 	if b.pid, err = b.process.Pid(); err != nil {
@@ -67,7 +72,7 @@ func startBox(spec *specs.Spec, stateDir, id string, files []*os.File) (_ *box, 
 var converting sync.Mutex
 
 // convert gives libcontainer the configuration in its own terms.
-func convert(spec *specs.Spec, id string) (*configs.Config, error) {
+func convert(spec *specs.Spec, id, group string) (*configs.Config, error) {
 	// The id mapping that comes with the namespace is named twice: libcontainer needs
 	// it to know the host id of root, and refuses to be told in a runtime-spec that
 	// joins one. So the paths are put in after the conversion.
@@ -95,7 +100,7 @@ func convert(spec *specs.Spec, id string) (*configs.Config, error) {
 		}
 	}
 	config.Labels = nil
-	config.Cgroups = &cgroups.Cgroup{Path: "/" + id + "/init", Resources: &cgroups.Resources{Devices: rules(linux.Resources.Devices)}}
+	config.Cgroups = &cgroups.Cgroup{Path: "/" + group + "/init", Resources: &cgroups.Resources{Devices: rules(linux.Resources.Devices)}}
 	if !cgroups.IsCgroup2UnifiedMode() {
 		return nil, errors.New("bug: libcontainer sees more of the cgroups than the instance's own")
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/opencontainers/cgroups"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/stockade-dev/stockade/internal/cleanup"
 	"github.com/stockade-dev/stockade/sandbox"
-	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/guest"
 	"github.com/stockade-dev/stockade/sandbox/oci"
 	"github.com/stockade-dev/stockade/sandbox/seccomp"
@@ -23,6 +21,7 @@ import (
 // wherever it falls, leaves nothing behind.
 func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
 	o := &opening{r: r, ctx: ctx, spec: spec, session: &session{spec: spec, execs: map[string]*execution{}}}
+	defer r.stock.refill() // once the session stands: both need the processors
 	defer o.undo.Run()
 	defer o.done.Run()
 	for _, step := range steps {
@@ -53,7 +52,7 @@ type opening struct {
 	done cleanup.Stack // and what it needs no longer when Open returns, either way
 
 	filter   []byte
-	held     *namespaces
+	slot     *slot
 	files    layout
 	inputs   *digests
 	socket   *os.File // our end of init's
@@ -68,8 +67,8 @@ var steps = []struct {
 }{
 	{"check", (*opening).check},
 	{"reserve", (*opening).reserve},
-	{"groups", (*opening).groups},
-	{"namespaces", (*opening).namespaces},
+	{"slot", (*opening).claim},
+	{"bound", (*opening).bound},
 	{"files", (*opening).gather},
 	{"start", (*opening).start},
 	{"join", (*opening).join},
@@ -104,44 +103,31 @@ func (o *opening) check() (err error) {
 	return nil
 }
 
-// reserve takes the name, which everything else is called by, and a range of ids: two
-// sessions share no uid, so that neither can signal, trace or count against the other
-// even if a wall between them falls.
+// reserve takes the name and counts the session, before anything is built for it.
 func (o *opening) reserve() (err error) {
 	if err := o.r.reserve(o.spec.Session); err != nil {
 		return err
 	}
 	o.undo.Add(func() { o.r.forget(o.spec.Session) })
-	if o.session.base, err = o.r.ids.take(); err != nil {
-		return err
-	}
-	o.undo.Add(func() { o.r.ids.give(o.session.base) })
 	return nil
 }
 
-// groups puts the ceilings up before the first process, so that there is none without.
-func (o *opening) groups() (err error) {
-	if o.session.groups, err = o.r.tree.Create(o.spec.Session, o.spec.Limits); err != nil {
-		return err
+// claim takes a slot from the stock, or makes one.
+func (o *opening) claim() (err error) {
+	if o.slot = o.r.stock.claim(); o.slot == nil {
+		if o.slot, err = o.r.prepare(o.ctx); err != nil {
+			return err
+		}
 	}
-	o.undo.Add(func() {
-		_ = o.session.groups.Kill() // by now there should be nobody
-		_ = o.session.groups.Remove()
-	})
-	init := int(o.session.base + sandbox.InitUID)
-	return o.session.groups.Chown(init, init)
-}
-
-// namespaces makes those that have to exist before init does: the user namespace,
-// for the ceiling on nested ones in it, and the cgroup namespace, whose root is the
-// group of whoever makes it: S, where init will not be.
-func (o *opening) namespaces() (err error) {
-	if o.held, err = o.r.hold(o.ctx, o.session.base, o.session.groups); err != nil {
-		return err
-	}
-	o.done.Add(o.held.close)
+	o.undo.Add(func() { o.r.discard(o.slot) })
+	o.done.Add(o.slot.held.close)
+	o.session.base, o.session.groups = o.slot.base, o.slot.groups
 	return nil
 }
+
+// bound puts the ceilings up before the first process of the session, so that there is
+// none without.
+func (o *opening) bound() error { return o.session.groups.Bound(o.spec.Limits) }
 
 // gather resolves every host path and holds it by descriptor, before there is a tree
 // in which a path could be mistaken for another. Declared inputs are digested while the
@@ -170,12 +156,12 @@ func (o *opening) start() error {
 	err = staged(o.r.place, o.files, func(root string) error {
 		config := oci.Compile(o.spec, oci.Place{
 			Rootfs:   root,
-			UserNS:   ownFD(o.held.user),
-			CgroupNS: ownFD(o.held.cgroup),
+			UserNS:   ownFD(o.slot.held.user),
+			CgroupNS: ownFD(o.slot.held.cgroup),
 			IDBase:   o.session.base,
 			Args:     []string{"/proc/self/fd/4"},
 		})
-		o.session.box, err = startBox(config, o.r.boxes(), o.spec.Session, []*os.File{theirs, o.r.init})
+		o.session.box, err = startBox(config, o.r.boxes(), o.spec.Session, o.session.groups.Name(), []*os.File{theirs, o.r.init})
 		return err
 	})
 	if err != nil {
@@ -190,7 +176,7 @@ func (o *opening) start() error {
 // the way to S/init already.
 func (o *opening) join() error {
 	s := o.session
-	if err := joinV1(s.groups, s.box.pid); err != nil {
+	if err := s.groups.JoinV1(s.box.pid); err != nil {
 		return err
 	}
 	if err := s.groups.JoinInit(s.box.pid); err != nil {
@@ -231,20 +217,6 @@ func (o *opening) evidence() (err error) {
 	o.enforced.Cgroup = o.r.tree.Layout()
 	o.enforced.Inputs, err = o.inputs.wait()
 	return err
-}
-
-// joinV1 moves a process into the session's v1 groups. (JoinRoot would take it back
-// to S in the unified hierarchy, which by now may hold no process.)
-func joinV1(groups *cgroup.Session, pid int) error {
-	for controller, dir := range groups.Paths() {
-		if controller == "" {
-			continue
-		}
-		if err := os.WriteFile(dir+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0); err != nil {
-			return fmt.Errorf("move init to its %s group: %w", controller, err)
-		}
-	}
-	return nil
 }
 
 // setup is what init puts on itself and executions inherit.

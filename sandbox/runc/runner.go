@@ -26,6 +26,7 @@ type Options struct {
 	Host     sandbox.Host    // what this kernel offers
 	Cgroup   cgroup.Options  // where its groups stand
 	IDs      string          // file that the host's runners share id ranges by; "" means /run/stockade/ids
+	Stock    int             // how much is kept ready for sessions to come: each two namespaces and up to six empty groups; 0 is nothing
 }
 
 var _ launch.Handler = (*Runner)(nil)
@@ -39,6 +40,7 @@ type Runner struct {
 	tree    *cgroup.Tree
 	ids     *idRanges
 	idmaps  idMaps
+	stock   *stock
 	place   string                  // where a staging mounts the root
 	fail    func(step string) error // makes Open fail there; nil but in tests
 
@@ -81,6 +83,7 @@ func New(o Options) (_ *Runner, err error) {
 	if err := os.RemoveAll(r.boxes()); err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)
 	}
+	r.stock = r.newStock(o.Stock)
 	undo.Release()
 	return r, nil
 }
@@ -187,6 +190,9 @@ func (r *Runner) Disconnected() {
 // be in progress, and none may follow.
 func (r *Runner) Shutdown() error {
 	r.Disconnected()
+	for _, slot := range r.stock.close() {
+		r.discard(slot)
+	}
 	err := errors.Join(r.tree.Close(), os.RemoveAll(r.boxes()))
 	_ = os.Remove(r.options.State) // whose other contents, if any, are somebody else's
 	r.idmaps.close()
