@@ -181,8 +181,27 @@ func beginsNote(data []byte) bool {
 	return true
 }
 
+// LastCheckpoint returns the last signed note of a journal from its files alone. The error
+// is [ErrUnsigned] when there is none, [*CorruptError] when known did not sign them all.
+func LastCheckpoint(dir string, known note.Verifiers) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(dir, checkpointFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("last checkpoint: %w", err)
+	}
+	signed, _, err := parseCheckpoints(data, known)
+	if err == nil && len(signed) == 0 {
+		err = ErrUnsigned
+	}
+	if err != nil {
+		return nil, fmt.Errorf("last checkpoint: %w", err)
+	}
+	msg, _ := cutNote(data[signed[len(signed)-1].at:])
+	return msg, nil
+}
+
 // newKey makes the key pair of a journal, durably. The private half is last: where it
-// is, the pair is complete.
+// is, the pair is complete. The public half may be read by whoever gets at it, as it may be
+// copied: it is no secret, and what it is good for is to be elsewhere.
 func newKey(dir, origin string) error {
 	private, public, err := note.GenerateKey(rand.Reader, origin)
 	if err != nil {

@@ -47,8 +47,12 @@ var (
 	ErrVersion = errors.New("journal has an unknown format version")
 	// ErrRolledBack says that the journal is shorter than a checkpoint that was signed.
 	ErrRolledBack = errors.New("journal was rolled back")
+	// ErrForeign says that a checkpoint that was kept elsewhere is not one of this journal's.
+	ErrForeign = errors.New("not a checkpoint of this journal")
 	// ErrNotFound says that there is no such record.
 	ErrNotFound = errors.New("no such record")
+	// ErrUnsigned says that there is no checkpoint.
+	ErrUnsigned = errors.New("journal has no checkpoint")
 )
 
 // Options of a journal.
@@ -215,7 +219,7 @@ func (j *Journal) openKey() error {
 // openCheckpoints opens the checkpoint file, without what is there of a note that was
 // never finished.
 func (j *Journal) openCheckpoints(signed []checkpoint, end int64) error {
-	f, err := os.OpenFile(filepath.Join(j.dir, checkpointFile), os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(filepath.Join(j.dir, checkpointFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}

@@ -342,6 +342,21 @@ func TestCheckpointCadence(t *testing.T) {
 }
 
 // The private key is private, the public key is the journal's, and a note that
+// What is secret, and what is evidence, is the owner's; the public key is to be copied.
+func TestModes(t *testing.T) {
+	dir := fresh(t)
+	j := open(t, dir, small)
+	fill(t, j, 0, 1)
+	j.Close()
+	want := map[string]os.FileMode{keyFile: 0o600, publicKeyFile: 0o644, checkpointFile: 0o600, segmentName(0): 0o600, ".": 0o700}
+	for name, mode := range want {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v; want %v", name, info.Mode(), err, mode)
+		}
+	}
+}
+
 // Checkpoint returns names journal and size.
 func TestKey(t *testing.T) {
 	dir := fresh(t)

@@ -94,7 +94,7 @@ func (s *survey) add(kept [][]byte, known note.Verifiers) error {
 			err = fmt.Errorf("it is of %q", c.origin)
 		}
 		if err != nil {
-			return fmt.Errorf("kept checkpoint: %w", err)
+			return fmt.Errorf("%w: %w", ErrForeign, err)
 		}
 		s.signed = append(s.signed, c)
 	}

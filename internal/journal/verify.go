@@ -24,11 +24,12 @@ type Report struct {
 // frames, checksums, order, chain, and the Merkle root against every checkpoint, each
 // of which must be signed by one of the verifiers. Checkpoints that the caller
 // kept elsewhere may be added; they find a journal that was rolled back together with
-// its own checkpoints.
+// its own checkpoints. One that is not of this journal is [ErrForeign].
 //
 // A finding is a [*CorruptError], which is also in the report. What no checkpoint
 // covers yet is safe from accidents only: whoever can write the directory can
-// write another end.
+// write another end. That is no finding here, for a journal in use always has such an end:
+// the caller looks at Signed, Unsigned and TailBytes.
 func Verify(dir string, known note.Verifiers, kept ...[]byte) (Report, error) {
 	// Before the records: what is signed while we read them is not missed.
 	signed, _, unsigned := readCheckpoints(dir, known)
