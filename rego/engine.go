@@ -65,6 +65,7 @@ var ops = map[api.Op]string{
 	api.OpOutput:        Read,
 	api.OpReceiptGet:    Read,
 	api.OpReceiptList:   Read,
+	api.OpCheckpoint:    Read,
 	api.OpHostInfo:      Read,
 	api.OpDecide:        Read,
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/mod/sumdb/note"
 
 	"github.com/stockade-dev/stockade/internal/journal"
 	"github.com/stockade-dev/stockade/sandbox"
@@ -319,6 +320,36 @@ func TestOpenHangs(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The first record of every start is signed before anything else happens, and with it what
+// was unsigned before.
+func TestStartIsSigned(t *testing.T) {
+	for run := range 2 {
+		state := t.TempDir() + "/state"
+		for range run {
+			startOn(t, newFake(), state, nil).stop()
+		}
+		b := startOn(t, newFake(), state, nil)
+		known, err := journal.ReadPublicKey(state + "/journal/key.pub")
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := journal.Verify(state+"/journal", note.VerifierList(known))
+		if err != nil || report.Records == 0 || report.Unsigned != 0 {
+			t.Errorf("run %d: %+v, %v", run, report, err)
+		}
+		b.open()
+		c, denial, err := b.Checkpoint(t.Context(), &api.Request{Op: api.OpCheckpoint, Principal: alice, Read: &api.Read{}})
+		if err != nil || denial != nil {
+			t.Fatal(denial, err)
+		}
+		report, err = journal.Verify(state+"/journal", note.VerifierList(known), []byte(c.Note))
+		if err != nil || report.Unsigned != 0 {
+			t.Errorf("run %d: %+v, %v", run, report, err)
+		}
+		b.stop()
 	}
 }
 

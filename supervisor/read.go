@@ -18,7 +18,7 @@ import (
 // and nothing else. An error is an *api.Error.
 var reads = []api.Op{
 	api.OpSessionGet, api.OpSessionList, api.OpOutput, api.OpBlobGet,
-	api.OpReceiptGet, api.OpReceiptList, api.OpDecide, api.OpHostInfo,
+	api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
 }
 
 // maxList is the most that a list returns at once, listDefault what it returns when
@@ -267,6 +267,20 @@ func (s *Supervisor) Decide(ctx context.Context, req *api.Request) (*api.Decisio
 		d.Deny = why.deny
 	}
 	return d, nil, nil
+}
+
+// Checkpoint signs all that the journal has so far. It says how much that is, and nothing
+// of what.
+func (s *Supervisor) Checkpoint(ctx context.Context, req *api.Request) (*api.Checkpoint, *api.Receipt, error) {
+	if denial, err := s.permitRead(req, nil); denial != nil || err != nil {
+		return nil, denial, err
+	}
+	msg, err := s.journal.Checkpoint()
+	if err != nil {
+		s.log.Error("checkpoint", "error", err)
+		return nil, nil, api.Errorf(api.CodeJournalFailed, "the checkpoint cannot be stored")
+	}
+	return &api.Checkpoint{Note: string(msg)}, nil, nil
 }
 
 // HostInfo returns the machine, the ceiling and the policy in force.

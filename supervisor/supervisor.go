@@ -195,6 +195,12 @@ func (s *Supervisor) begin(ctx context.Context) error {
 		Ceiling:       s.ceiling,
 		CeilingDigest: s.ceilingDigest,
 	})
+	if err != nil {
+		return err
+	}
+	// What an earlier run left unsigned is signed now, and a journal that has records and no
+	// signature was not left by us.
+	_, err = s.journal.Checkpoint()
 	return err
 }
 

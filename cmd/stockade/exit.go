@@ -28,7 +28,7 @@ const exitHelp = `Exit status of run and exec:
   123    --twice: the two runs gave different outputs
   124    the command ran out of time and was killed
   128+n  signal n ended the command; 137 with a message when memory ran out
-The other commands use 0, 120, 121 and 122; receipts verify uses 1 for a record
+The other commands use 0, 120, 121 and 122; receipts verify uses 1 for a journal
 that does not verify. A receipt (--json, --receipt) tells them apart beyond doubt.`
 
 // exitError ends the program with a status. A nil cause is silent.

@@ -137,6 +137,7 @@ func TestUsage(t *testing.T) {
 		{"exec"}, {"exec", "s"}, {"exec", "s", "--"}, {"exec", "s", "--json"}, {"exec", "s", "--frob", "--", "true"},
 		{"exec", "s", "--timeout", "-1s", "--", "true"}, {"signal", "s"}, {"signal", "s", "NOSUCH"}, {"close"}, {"show"}, {"ls", "x"},
 		{"blob", "put"}, {"blob", "get"}, {"receipts", "show"}, {"receipts", "verify"},
+		{"receipts", "checkpoint", "--state", "/nonexistent"},
 	}
 	for _, args := range rows {
 		var stderr strings.Builder

@@ -17,7 +17,7 @@ func (c *cli) receiptsCommand() *cobra.Command {
 		Long: `receipts reads the receipts of a supervisor: over its socket, or with --state from
 the journal in its state directory, where no supervisor needs to run.`,
 	}
-	cmd.AddCommand(c.receiptsListCommand(), c.receiptsShowCommand(), c.receiptsVerifyCommand())
+	cmd.AddCommand(c.receiptsListCommand(), c.receiptsShowCommand(), c.receiptsVerifyCommand(), c.receiptsCheckpointCommand())
 	return cmd
 }
 

@@ -28,6 +28,7 @@ operations := {
 	"host.process.output",
 	"receipt.get",
 	"receipt.list",
+	"receipt.checkpoint",
 	"host.info",
 	"policy.decide",
 }

@@ -24,6 +24,12 @@ type HostInfo struct {
 	JournalKey   string          `json:"journal_key,omitempty"` // public key of the journal's checkpoints, in note form
 }
 
+// Checkpoint is the answer of receipt.checkpoint: what the journal's key has signed, to be kept
+// where the supervisor cannot write. It finds a journal that was rolled back.
+type Checkpoint struct {
+	Note string `json:"note"` // signed note: number and Merkle root of all records so far
+}
+
 // Version says which supervisor answers and what it serves. It asks no policy.
 type Version struct {
 	Version    string `json:"version"`

@@ -16,6 +16,7 @@ const (
 	OpBlobGet       Op = "blob.get"
 	OpReceiptGet    Op = "receipt.get"
 	OpReceiptList   Op = "receipt.list"
+	OpCheckpoint    Op = "receipt.checkpoint"
 	OpDecide        Op = "policy.decide"
 	OpHostInfo      Op = "host.info"
 )

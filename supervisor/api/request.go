@@ -14,7 +14,7 @@ type Request struct {
 	Signal *SessionSignal `json:"signal,omitzero"`
 	Close  *SessionClose  `json:"close,omitzero"`
 	Blob   *BlobPut       `json:"blob,omitzero"`
-	Read   *Read          `json:"read,omitzero"` // get, list, output, blob.get, receipts, host.info
+	Read   *Read          `json:"read,omitzero"` // get, list, output, blob.get, receipts, checkpoint, host.info
 }
 
 // Principal is who asks: the peer of the socket by the kernel's word, plus the

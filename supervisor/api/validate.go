@@ -136,8 +136,9 @@ var checks = map[Op][]check{
 		{CodeInvalidParams, func(r *Request) string { return textFault("op", string(r.Read.Op), maxName) }},
 		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
 	},
-	OpDecide:   {},
-	OpHostInfo: {},
+	OpCheckpoint: {},
+	OpDecide:     {},
+	OpHostInfo:   {},
 }
 
 // Validate returns the first thing that is wrong with r whatever policy says, or nil.

@@ -156,6 +156,11 @@ func (c *Client) Receipts(ctx context.Context, filter api.Read) ([]api.Receipt, 
 	return list.Receipts, nil
 }
 
+// Checkpoint has the journal signed as far as it goes, and returns the signed note.
+func (c *Client) Checkpoint(ctx context.Context) (*api.Checkpoint, error) {
+	return document[api.Checkpoint](c.get(ctx, "/v1/checkpoint", nil))
+}
+
 // Decide asks what policy would say to an operation: Op and its parameters count.
 func (c *Client) Decide(ctx context.Context, req api.Request) (*api.Decision, error) {
 	return document[api.Decision](c.post(ctx, "/v1/decide", api.Ask{

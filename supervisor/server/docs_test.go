@@ -55,6 +55,8 @@ func TestDocs(t *testing.T) {
 	d.show("GET /v1/receipts", "/v1/receipts?limits=1", "")
 	d.show("GET /v1/receipts/{intent_id}", "/v1/receipts/"+intent, "")
 	d.show("GET /v1/receipts/{intent_id}", "/v1/receipts/sha256:00", "")
+	d.show("GET /v1/checkpoint", "/v1/checkpoint", "")
+	d.show("GET /v1/checkpoint", "/v1/checkpoint?seq=1", "")
 	d.show("POST /v1/decide", "/v1/decide", `{"op":"host.session.open","open":{"target":{"local":{}},"profile":"forbidden"}}`)
 	d.show("POST /v1/decide", "/v1/decide", `{"op":"host.info"}`)
 	d.show("GET /v1/host", "/v1/host", "")
@@ -162,6 +164,7 @@ func (r *replacer) stable(s string) string {
 		{`"(wall_ns|cpu_ns|ns)":[0-9]+`, `"$1":1000000`},
 		{`"uid":` + strconv.Itoa(os.Geteuid()) + `,"gid":` + strconv.Itoa(os.Getegid()) + `(,"groups":\[[0-9,]*\])?`, `"uid":1000,"gid":1000`},
 		{`,"timings":\[[^\]]*\]`, ``}, // which stages are worth a line differs
+		{`"note":"(\w+ \w+/\w+)\\n[^"]*"`, `"note":"$1\n42\n…\n\n— local …\n"`},
 		{`"journal_key":"[^"]*"`, `"journal_key":"stockade-…"`},
 		{` in [0-9.]+m?s; ended`, ` in 1ms; ended`},
 	} {

@@ -101,6 +101,7 @@ func named() map[api.Op]func(*call, *api.Request) {
 		api.OpSessionList:   (*call).sessions,
 		api.OpReceiptGet:    (*call).recorded,
 		api.OpReceiptList:   (*call).receipts,
+		api.OpCheckpoint:    (*call).checkpoint,
 		api.OpBlobGet:       (*call).blob,
 		api.OpHostInfo:      (*call).host,
 		api.OpOutput:        func(c *call, req *api.Request) { c.output(req, supervisor.Offsets{}) },
@@ -136,6 +137,11 @@ func (c *call) recorded(req *api.Request) {
 
 func (c *call) receipts(req *api.Request) {
 	v, denial, err := c.server.sup.Receipts(c.r.Context(), req)
+	document(c, v, denial, err)
+}
+
+func (c *call) checkpoint(req *api.Request) {
+	v, denial, err := c.server.sup.Checkpoint(c.r.Context(), req)
 	document(c, v, denial, err)
 }
 

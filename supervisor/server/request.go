@@ -68,6 +68,7 @@ var parameters = map[api.Op]func(*api.Request, []byte) *api.Error{
 	api.OpBlobGet:      into(setRead),
 	api.OpReceiptGet:   into(setRead),
 	api.OpReceiptList:  into(setRead),
+	api.OpCheckpoint:   into(setRead),
 	api.OpHostInfo:     into(setRead),
 }
 

@@ -42,6 +42,8 @@ func routes() []route {
 		{"GET", "/v1/receipts", api.OpReceiptList, read((*call).receipts), "List the caller's receipts, newest first.",
 			[]string{"session_id", "exec_id", "op", "outcome", "limit"}, nil, api.ReceiptList{}},
 		{"GET", "/v1/receipts/{intent_id}", api.OpReceiptGet, read((*call).recorded), "Show a receipt.", nil, nil, api.Receipt{}},
+		{"GET", "/v1/checkpoint", api.OpCheckpoint, read((*call).checkpoint),
+			"Sign all that the journal has so far. Kept elsewhere, the note finds a journal that was rolled back.", nil, nil, api.Checkpoint{}},
 		{"POST", "/v1/decide", api.OpDecide, decide, "Ask what policy would say to an operation. Nothing is started.", nil, api.Ask{}, api.Decision{}},
 		{"GET", "/v1/host", api.OpHostInfo, read((*call).host), "Show what the machine offers and the operator allows.", nil, nil, api.HostInfo{}},
 		{"GET", "/v1/version", public, getVersion, "Say who answers and what it serves.", nil, nil, api.Version{}},

@@ -164,6 +164,7 @@ func TestNamedOperations(t *testing.T) {
 		{"host.session.get", `{"session_id":"` + id + `"}`, 200, `"state":"ready"`},
 		{"host.session.list", `{}`, 200, id},
 		{"host.info", `{}`, 200, `"kernel"`},
+		{"receipt.checkpoint", `{}`, 200, `{"note":"stockade journal/local`},
 		{"receipt.list", `{"limit":1}`, 200, `"receipts":[{`},
 		{"blob.put", `{}`, 404, `unknown_method`},
 		{"policy.decide", `{}`, 404, `unknown_method`},
