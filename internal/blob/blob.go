@@ -2,7 +2,8 @@
 // Put returned a reference to is on the disk, whole, also after a power cut; what is
 // read through [Store.Reader] is what the reference says, or an error.
 //
-// It never removes content, keeps no index, and does not know who may read what.
+// It never removes content, keeps no index, and does not know who may read what. It takes
+// no content when the file system has little room left ([ErrFull]).
 //
 //	DIR/lock            held while the store is open
 //	DIR/incoming/*      being written; removed at the next Open
@@ -33,6 +34,15 @@ var (
 	ErrMalformed = errors.New("malformed blob reference")
 	ErrMismatch  = errors.New("content does not match the reference expected")
 	ErrCorrupt   = errors.New("stored content does not match its reference")
+	ErrFull      = errors.New("no room for blobs")
+)
+
+// What is left of a file system for others, the journal above all: content is what callers
+// and sandboxes can make much of, and it must not be what ends the records. The journal takes
+// 64 MiB at a time.
+const (
+	floor      = 128 << 20
+	floorShare = 8 // an eighth, where that is less
 )
 
 const scheme = "sha256:"
@@ -80,6 +90,20 @@ func Open(dir string) (*Store, error) {
 
 // Close gives the directory back. Writers not committed are lost.
 func (s *Store) Close() error { return s.lock.Close() }
+
+// room returns [ErrFull] when size bytes more would leave less than the floor. Writers at
+// the same time may each find the same room: the floor is far above what one write takes.
+func (s *Store) room(size int64) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(s.dir, &st); err != nil {
+		return fmt.Errorf("statfs: %w", err)
+	}
+	total, left := int64(st.Blocks)*st.Bsize, int64(st.Bavail)*st.Bsize
+	if keep := min(floor, total/floorShare); total > 0 && left-size < keep { // some have no total to tell
+		return fmt.Errorf("%w: %d bytes are left, of which %d are kept free", ErrFull, left, keep)
+	}
+	return nil
+}
 
 func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
 

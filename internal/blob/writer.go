@@ -60,6 +60,9 @@ func (w *Writer) Write(p []byte) (int, error) {
 }
 
 func (w *Writer) writeFile(p []byte) error {
+	if err := w.store.room(int64(len(w.buf) + len(p))); err != nil {
+		return err
+	}
 	if w.file == nil {
 		name := filepath.Join(w.store.incoming(), strconv.FormatInt(w.store.files.Add(1), 10))
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o400)
