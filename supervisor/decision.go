@@ -34,6 +34,9 @@ func ReadDecision(stateDir, intentID string) (*Recorded, error) {
 		return nil, err
 	}
 	switch {
+	case d.large != nil:
+		return nil, fmt.Errorf("the request of intent %s was too large to be kept: %d bytes, %s; what became of it: %s",
+			intentID, d.large.SizeBytes, d.large.Digest, d.why())
 	case d.request == nil:
 		return nil, fmt.Errorf("no intent %s in the journal", intentID)
 	case d.decision == nil:
@@ -49,6 +52,7 @@ type reading struct {
 	ceilings map[string]sandbox.Ceiling
 	opens    map[string]opening // by session
 	request  *api.Request
+	large    *largeRequest // in its place
 	decision *decisionRecord
 	receipt  *api.Receipt
 }
@@ -94,6 +98,12 @@ func (d *reading) intent(b []byte) error {
 	if err := json.Unmarshal(b, &record); err != nil {
 		return err
 	}
+	if record.Large != nil {
+		if record.IntentID == d.intentID {
+			d.large = record.Large
+		}
+		return nil // it was refused: no session is of it
+	}
 	var req api.Request
 	if err := json.Unmarshal(record.Request, &req); err != nil {
 		return err
@@ -121,7 +131,11 @@ func (d *reading) why() string {
 	if d.receipt == nil {
 		return "it is in flight"
 	}
-	return fmt.Sprintf("%s (%s)", d.receipt.ErrorMessage, d.receipt.ErrorCode)
+	why := fmt.Sprintf("%s (%s)", d.receipt.ErrorMessage, d.receipt.ErrorCode)
+	for _, deny := range d.receipt.Deny[min(1, len(d.receipt.Deny)):] {
+		why += fmt.Sprintf("; %s %s", deny.Code, deny.Subject)
+	}
+	return why
 }
 
 func (d *reading) rebuild() (*Recorded, error) {

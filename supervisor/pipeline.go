@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"runtime/debug"
 	"time"
@@ -91,9 +92,10 @@ func (s *Supervisor) permit(c *call) (why *refusal) {
 // A call is one operation on its way through the pipeline.
 type call struct {
 	operation
-	req      *api.Request // as asked, with its secrets
-	redacted api.Request  // what policy, journal and logs may see
-	request  []byte       // redacted, canonical
+	req      *api.Request  // as asked, with its secrets
+	redacted api.Request   // what policy, journal and logs may see
+	request  []byte        // redacted, canonical
+	large    *largeRequest // recorded in its place
 	nonce    string
 	intent   string
 	admitted time.Time
@@ -262,6 +264,9 @@ func (s *Supervisor) records(c *call) []any {
 		Nonce:    c.nonce,
 		Request:  c.request,
 	}
+	if c.large != nil {
+		intent.Request, intent.Large = nil, c.large
+	}
 	if c.session != nil {
 		intent.SessionID = c.session.id
 	}
@@ -294,6 +299,9 @@ func (s *Supervisor) records(c *call) []any {
 // its receipt become durable together.
 func (s *Supervisor) refuse(c *call, why *refusal) (*api.Receipt, error) {
 	c.operation.abandon(s, c)
+	if len(c.request) > keptRequest {
+		why = c.abridge(why)
+	}
 	r := c.newReceipt()
 	var code api.Code
 	switch {
@@ -307,6 +315,28 @@ func (s *Supervisor) refuse(c *call, why *refusal) (*api.Receipt, error) {
 	r.Payload = c.operation.failed(code, r.ErrorMessage)
 	s.settle(c, r, s.records(c)...)
 	return c.receipt, c.err
+}
+
+// abridge keeps the records and the receipt of a refusal small, whatever was asked. What
+// policy was asked cannot be rebuilt from them; its digest stays.
+func (c *call) abridge(why *refusal) *refusal {
+	c.large = &largeRequest{Op: c.req.Op, Principal: c.req.Principal, SizeBytes: int64(len(c.request)), Digest: digest(c.request)}
+	c.facts = rego.Facts{}
+	if c.decision != nil {
+		d := *c.decision
+		d.Grant = nil
+		d.Deny, _ = fewer(d.Deny)
+		d.Warn = nil
+		c.decision = &d
+	}
+	if why.fault != nil {
+		return faulted(api.Errorf(why.fault.Code, "%s", short(why.fault.Message)))
+	}
+	deny, left := fewer(why.deny)
+	if left > 0 && c.decision != nil {
+		c.decision.Warn = []string{fmt.Sprintf("%d more reasons are not kept: the request has %d bytes", left, len(c.request))}
+	}
+	return denied(deny...)
 }
 
 // act does what was permitted. It runs on the supervisor's own context: a caller that

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -321,6 +322,59 @@ func TestOpenHangs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// T064: a refusal records little, however much was asked: by policy, by its plan, and by what
+// cannot be meant. It is told that the request was not kept, and the reasons are.
+func TestLargeRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		id := b.session()
+		big := strings.Repeat("x", 4<<20)
+		mounts := make([]api.Mount, 200)
+		for i := range mounts {
+			mounts[i] = api.Mount{HostPath: fmt.Sprintf("/%04d/%s", i, strings.Repeat("p", 1000)), GuestPath: fmt.Sprintf("/work/%d", i), Mode: "ro"}
+		}
+		env := map[string]api.EnvValue{}
+		for i := range 100 {
+			env[fmt.Sprintf("E%d", i)] = api.EnvValue{Text: strings.Repeat("v", 1000)}
+		}
+		for _, tt := range []struct {
+			name string
+			ask  api.Request
+			code api.Code
+		}{
+			{"policy", api.Request{Op: api.OpExec, Exec: &api.Exec{SessionID: id, Argv: []string{"echo", "forbidden"}, Stdin: &api.Stdin{InlineText: &api.InlineText{Text: big}}}}, api.CodePolicyInputTooLarge},
+			{"meaning", api.Request{Op: api.OpExec, Exec: &api.Exec{SessionID: "s-unknown", Argv: []string{"echo", big}}}, api.CodeArgvInvalid},
+			{"facts", api.Request{Op: api.OpSessionOpen, Open: &api.SessionOpen{Profile: "forbidden", Target: api.Target{Local: &api.Local{Mounts: mounts}}}}, "no"},
+			{"plan", api.Request{Op: api.OpSessionOpen, Open: &api.SessionOpen{Target: api.Target{Local: &api.Local{Env: env}}}}, api.CodeEnvVarNotAllowed},
+		} {
+			from := b.journal.Len()
+			r := b.do(tt.ask)
+			if r.Outcome == api.OutcomeOK || r.ErrorCode != tt.code {
+				t.Errorf("%s: %s %s %s", tt.name, r.Outcome, r.ErrorCode, r.ErrorMessage)
+			}
+			size := 0
+			b.journal.Read(from, func(_ int64, rec []byte) error { size += len(rec); return nil })
+			if size == 0 || size > keptRequest {
+				t.Errorf("%s: %d bytes in the journal", tt.name, size)
+			}
+			got, _, err := b.Receipt(t.Context(), &api.Request{Op: api.OpReceiptGet, Principal: alice, Read: &api.Read{IntentID: r.IntentID}})
+			if diff := cmp.Diff(r, got); err != nil || diff != "" {
+				t.Errorf("%s: the receipt answered is not the one recorded: %v %s", tt.name, err, diff)
+			}
+			if _, err := ReadDecision(b.state, r.IntentID); err == nil || !strings.Contains(err.Error(), "too large to be kept") || !strings.Contains(err.Error(), string(tt.code)) {
+				t.Errorf("%s: why: %v", tt.name, err)
+			}
+		}
+		// Others can still be asked about, and a restart reads them.
+		if _, err := ReadDecision(b.state, b.exec(id, "echo", "forbidden").IntentID); err != nil {
+			t.Error(err)
+		}
+		b.Supervisor.Close(t.Context())
+		startOn(t, newFake(), b.state, func(c *Config) { c.Policy = b.cfg.Policy }).Supervisor.Close(t.Context())
+	})
 }
 
 // The first record of every start is signed before anything else happens, and with it what

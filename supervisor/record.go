@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -46,7 +47,43 @@ type intentRecord struct {
 	Nonce     string         `json:"nonce"`
 	SessionID string         `json:"session_id,omitempty"`
 	ExecID    string         `json:"exec_id,omitempty"`
-	Request   jsontext.Value `json:"request"` // api.Request, redacted
+	Request   jsontext.Value `json:"request,omitzero"` // api.Request, redacted
+	Large     *largeRequest  `json:"large_request,omitzero"`
+}
+
+// keptRequest is how much of a request is recorded when it is refused. What is carried out is
+// recorded whole: it needs a grant. A refusal needs none, and must not fill the disk.
+const keptRequest = 64 << 10
+
+// largeRequest stands for the request of a refusal that is larger than that. Who has the
+// request, redacted and canonical, can show that it is the one: by the digest, and by the
+// intent's id.
+type largeRequest struct {
+	Op        api.Op        `json:"op"`
+	Principal api.Principal `json:"principal"`
+	SizeBytes int64         `json:"size_bytes"`
+	Digest    string        `json:"digest"`
+}
+
+// Of the reasons of such a refusal, which may be as many as the request has parts.
+const (
+	keptReasons = 32
+	keptText    = 512 // bytes of each of their texts
+)
+
+// fewer returns the first reasons, short, and how many there were beyond.
+func fewer(deny []api.Deny) (kept []api.Deny, left int) {
+	for _, d := range deny[:min(len(deny), keptReasons)] {
+		kept = append(kept, api.Deny{Code: api.Code(short(string(d.Code))), Subject: short(d.Subject), Message: short(d.Message)})
+	}
+	return kept, len(deny) - len(kept)
+}
+
+func short(s string) string {
+	if len(s) <= keptText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:keptText], "") + "…"
 }
 
 // decisionRecord is what policy was asked and what it said. With the intent, the start
