@@ -119,6 +119,9 @@ func Open(instance string, opts Options) (*Tree, error) {
 	return t, nil
 }
 
+// Dir is the instance's own group in the unified hierarchy.
+func (t *Tree) Dir() string { return t.unified.dir() }
+
 // Layout is "v1", "v2" or "hybrid".
 func (t *Tree) Layout() string { return t.host.Layout }
 

@@ -1,7 +1,6 @@
 package runc
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/opencontainers/runc/libcontainer/specconv"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 )
 
 // box is init as libcontainer has started it: namespaces, root and limits of
@@ -67,6 +67,38 @@ func startBox(spec *specs.Spec, stateDir, id, group string, files []*os.File) (_
 	return b, nil
 }
 
+// showGroups shows libcontainer the groups that it needs and no other. Its library reads
+// below a descriptor of /sys/fs/cgroup that it opens once, which is to be the instance's group
+// in the unified hierarchy, on every layout; it makes and writes groups by name, below
+// what a staging mounts there: an empty group, read-only. No group that is not ours can be
+// reached, and none can be written.
+func showGroups(instance string) error {
+	return apart(func() error {
+		if err := bindGroups(instance); err != nil {
+			return err
+		}
+		if !cgroups.IsCgroup2UnifiedMode() {
+			return fmt.Errorf("bug: %s is not in the unified hierarchy", instance)
+		}
+		f, err := cgroups.OpenFile("/sys/fs/cgroup", "cgroup.controllers", os.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		return f.Close()
+	})
+}
+
+// bindGroups makes a group all that there is of the cgroups in this mount namespace.
+func bindGroups(group string) error {
+	if err := unix.Mount(group, "/sys/fs/cgroup", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %s: %w", group, err)
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/sys/fs/cgroup", 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("make %s read-only: %w", group, err)
+	}
+	return nil
+}
+
 // converting guards a table of specconv's: every conversion writes the owner of this
 // container's device nodes into it, and hands it out.
 var converting sync.Mutex
@@ -100,10 +132,8 @@ func convert(spec *specs.Spec, id, group string) (*configs.Config, error) {
 		}
 	}
 	config.Labels = nil
-	config.Cgroups = &cgroups.Cgroup{Path: "/" + group + "/init", Resources: &cgroups.Resources{Devices: rules(linux.Resources.Devices)}}
-	if !cgroups.IsCgroup2UnifiedMode() {
-		return nil, errors.New("bug: libcontainer sees more of the cgroups than the instance's own")
-	}
+	// It reads the group, cannot make it (see showGroups), and goes on without moving init.
+	config.Cgroups = &cgroups.Cgroup{Parent: "/" + group, Name: "init", Rootless: true, Resources: &cgroups.Resources{}}
 	return config, nil
 }
 
@@ -129,6 +159,22 @@ func rules(in []specs.LinuxDeviceCgroup) []*devices.Rule {
 var namespaceTypes = map[specs.LinuxNamespaceType]configs.NamespaceType{
 	specs.UserNamespace:   configs.NEWUSER,
 	specs.CgroupNamespace: configs.NEWCGROUP,
+}
+
+// sweepBoxes forgets the containers of an earlier runner. An init that it had started and
+// not yet moved to its groups waits to be released, for ever: it is let go on, and ends,
+// because nobody is at the other end of its socket.
+func sweepBoxes(dir string) error {
+	waiting, err := filepath.Glob(filepath.Join(dir, "*", "exec.fifo"))
+	if err != nil {
+		return err
+	}
+	for _, path := range waiting {
+		if fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0); err == nil {
+			defer unix.Close(fd)
+		}
+	}
+	return os.RemoveAll(dir)
 }
 
 // release lets init execute.

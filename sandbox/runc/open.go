@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/opencontainers/cgroups"
@@ -103,12 +102,19 @@ func (o *opening) check() (err error) {
 	return nil
 }
 
-// reserve takes the name and counts the session, before anything is built for it.
+// reserve takes the name and counts the session, before anything is built for it. What
+// the kernel needs for join begins here.
 func (o *opening) reserve() (err error) {
 	if err := o.r.reserve(o.spec.Session); err != nil {
 		return err
 	}
 	o.undo.Add(func() { o.r.forget(o.spec.Session) })
+	expected := make(chan struct{})
+	go func() {
+		defer close(expected)
+		o.r.tree.Expect()
+	}()
+	o.done.Add(func() { <-expected })
 	return nil
 }
 
@@ -137,7 +143,7 @@ func (o *opening) gather() (err error) {
 		return err
 	}
 	o.done.Add(o.files.close)
-	o.files.cgroups = filepath.Dir(o.session.groups.Paths()[""])
+	o.files.group = o.session.groups.Paths()[""] + "/x"
 	o.inputs = o.r.digest(o.ctx, o.spec)
 	o.done.Add(o.inputs.stop)
 	return nil
@@ -171,9 +177,9 @@ func (o *opening) start() error {
 	return nil
 }
 
-// join puts init under the v1 ceilings and executions under the device rules, while
-// nothing of the caller's has run yet. In the unified hierarchy libcontainer was shown
-// the way to S/init already.
+// join puts init under the ceilings, and init and executions under the device rules,
+// while nothing of the caller's has run yet. Libcontainer would move its process as soon as
+// there is one, and wait for that: here the kernel has had the whole start to get ready.
 func (o *opening) join() error {
 	s := o.session
 	if err := s.groups.JoinV1(s.box.pid); err != nil {
@@ -182,8 +188,10 @@ func (o *opening) join() error {
 	if err := s.groups.JoinInit(s.box.pid); err != nil {
 		return err
 	}
-	if err := cgroups.DevicesSetV2(s.groups.Paths()[""]+"/x", &cgroups.Resources{Devices: rules(oci.Devices)}); err != nil {
-		return fmt.Errorf("device rules: %w", err)
+	for _, group := range []string{"/init", "/x"} {
+		if err := cgroups.DevicesSetV2(s.groups.Paths()[""]+group, &cgroups.Resources{Devices: rules(oci.Devices)}); err != nil {
+			return fmt.Errorf("device rules: %w", err)
+		}
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
@@ -302,6 +304,7 @@ func TestNotEnforced(t *testing.T) {
 const (
 	orphanEnv     = "STOCKADE_TEST_ORPHAN" // state directory: be a runner that leaves a session behind
 	orphanInitEnv = "STOCKADE_TEST_INIT"
+	orphanStepEnv = "STOCKADE_TEST_STEP" // to stop after
 )
 
 // orphan is a second runner, in a process of its own: it opens a session with a
@@ -311,6 +314,13 @@ func orphan(dir string) int {
 	r, err := New(options(dir, "runcorphan"+filepath.Base(filepath.Dir(dir))))
 	if err == nil {
 		fmt.Printf("groups %d\n", len(groupsOf(r.options.Instance)))
+		r.fail = func(step string) error {
+			if step == os.Getenv(orphanStepEnv) {
+				fmt.Printf("init %d\n", initOf(r, "orphan"))
+				_, _ = io.Copy(io.Discard, os.Stdin)
+			}
+			return nil
+		}
 		_, err = r.Open(context.Background(), hostSpec("orphan"))
 	}
 	if err == nil {
@@ -329,6 +339,14 @@ func orphan(dir string) int {
 		return 1
 	}
 	return 0
+}
+
+// initOf is the process that libcontainer's state of a session names.
+func initOf(r *Runner, session string) (pid int) {
+	data, _ := os.ReadFile(filepath.Join(r.boxes(), session, "state.json"))
+	_, rest, _ := strings.Cut(string(data), `"init_process_pid":`)
+	_, _ = fmt.Sscan(rest, &pid)
+	return pid
 }
 
 // TestSweep kills a runner and starts it again: what it left is gone before the new
@@ -376,6 +394,51 @@ func TestSweep(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("files left: %v", left)
+	}
+}
+
+// TestSweepStarted kills a runner whose init waits to be moved to its groups: the next
+// runner ends that, too (T091).
+func TestSweepStarted(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	run := func(step string) (*exec.Cmd, int) {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), orphanEnv+"="+dir, orphanInitEnv+"="+initBinary, orphanStepEnv+"="+step)
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { stdin.Close(); cmd.Wait() })
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var groups, pid int
+		if _, err := fmt.Fscanf(stdout, "groups %d\ninit %d\n", &groups, &pid); err != nil {
+			t.Fatal(err)
+		}
+		return cmd, pid
+	}
+	first, pid := run("start")
+	waiting, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(waiting)
+	first.Process.Kill()
+	first.Wait()
+	if err := unix.PidfdSendSignal(waiting, 0, nil, 0); err != nil {
+		t.Fatalf("init %d ended by itself: %v", pid, err)
+	}
+	run("")
+	ended := []unix.PollFd{{Fd: int32(waiting), Events: unix.POLLIN}}
+	if n, err := unix.Poll(ended, 5000); n != 1 {
+		t.Errorf("init %d of the killed runner lives: %v", pid, err)
 	}
 }
 

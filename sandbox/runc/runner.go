@@ -76,11 +76,14 @@ func New(o Options) (_ *Runner, err error) {
 		return nil, err
 	}
 	undo.Add(func() { r.tree.Close() })
+	if err := showGroups(r.tree.Dir()); err != nil {
+		return nil, fmt.Errorf("show groups: %w", err)
+	}
 	// Nothing of the earlier runner's can still be wanted: its sessions ended with it.
 	if err := r.tree.Sweep(); err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)
 	}
-	if err := os.RemoveAll(r.boxes()); err != nil {
+	if err := sweepBoxes(r.boxes()); err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)
 	}
 	r.stock = r.newStock(o.Stock)

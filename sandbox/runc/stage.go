@@ -16,12 +16,12 @@ import (
 // layout is everything that the file system of a session consists of. It is
 // gathered before the staging begins: nothing below here looks at a host path.
 type layout struct {
-	owner   uint32            // host id of inside uid 0
-	dirs    []string          // made in our own root
-	links   map[string]string // symbolic links in our own root: path to target
-	files   map[string]string // files in our own root: path to content
-	attach  []attachment      // attached in order of target, so that parents come first
-	cgroups string            // the instance's group in the unified hierarchy, as a path
+	owner  uint32            // host id of inside uid 0
+	dirs   []string          // made in our own root
+	links  map[string]string // symbolic links in our own root: path to target
+	files  map[string]string // files in our own root: path to content
+	attach []attachment      // attached in order of target, so that parents come first
+	group  string            // an empty one of the unified hierarchy, as a path
 }
 
 // The root file system itself holds mount points, symbolic links and a handful of
@@ -31,11 +31,23 @@ const (
 	rootInodes = 4096
 )
 
-// staged calls fn on a thread that is in a mount namespace of its own, with the
-// session's root mounted at the path that fn is given. When the thread ends, the
-// namespace and every mount in it are gone: the staging has nothing to undo, and
-// no staging can see another.
+// staged calls fn with the session's root mounted at the path that fn is given.
 func staged(place string, l layout, fn func(root string) error) error {
+	return apart(func() error {
+		if err := l.build(place); err != nil {
+			return err
+		}
+		if err := bindGroups(l.group); err != nil {
+			return err
+		}
+		return fn(place)
+	})
+}
+
+// apart calls fn on a thread that is in a mount namespace of its own. When the thread
+// ends, the namespace and every mount in it are gone: there is nothing to undo, and no
+// staging can see another.
+func apart(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // for ever: the thread dies with this goroutine
@@ -49,17 +61,7 @@ func staged(place string, l layout, fn func(root string) error) error {
 			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 				return fmt.Errorf("make mounts private: %w", err)
 			}
-			if err := l.build(place); err != nil {
-				return err
-			}
-			// libcontainer creates and writes groups below /sys/fs/cgroup by name. What it
-			// finds there, on every cgroup layout, is this instance's group of the unified
-			// hierarchy and nothing else; no group that is not ours can be reached. (Not the
-			// session's own: the library keeps a descriptor of the first that it ever sees.)
-			if err := unix.Mount(l.cgroups, "/sys/fs/cgroup", "", unix.MS_BIND, ""); err != nil {
-				return fmt.Errorf("bind %s: %w", l.cgroups, err)
-			}
-			return fn(place)
+			return fn()
 		}()
 	}()
 	return <-done
