@@ -5,7 +5,7 @@ GO      ?= go
 BIN     := build/bin
 RELEASE := -trimpath -ldflags=-s
 
-.PHONY: run build test unit integration test-v2 policy check bench fuzz setup clean
+.PHONY: run build test unit integration test-v2 policy vet check bench fuzz setup clean
 
 run: build                     ## the demonstration: a hermetic build, two refusals, the proof
 	bash scripts/delegated bash scripts/demo
