@@ -1,18 +1,12 @@
 package supervisor
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/blob"
 	"github.com/stockade-dev/stockade/sandbox"
@@ -42,7 +36,7 @@ type execution struct {
 	session *session
 	req     *api.Exec
 	plan    execPlan
-	stdin   *os.File // open while the command has not been started; nil reads end of file
+	stdin   *stdin
 	stdout  *stream
 	stderr  *stream
 	wake    *wake
@@ -67,80 +61,20 @@ func newExecution(c *call, ses *session, req *api.Exec) *execution {
 }
 
 // prepare gives the execution its plan, its streams and its stdin.
-func (x *execution) prepare(p execPlan, store *blob.Store) error {
+func (x *execution) prepare(p execPlan, store *blob.Store, memory *budget) error {
 	x.plan = p
 	x.plan.exec.Session, x.plan.exec.ID = x.session.id, x.id
 	x.stdout = &stream{name: "stdout", limit: p.output, store: store, wake: x.wake}
 	x.stderr = &stream{name: "stderr", limit: p.output, store: store, wake: x.wake}
 	var err error
-	x.stdin, err = openStdin(x.req, store)
+	x.stdin, err = openStdin(x.req, store, memory)
 	return err
-}
-
-// openStdin makes the descriptor that the command reads: the file of a blob, or a
-// sealed memory file, so that no goroutine has to feed a command that does not read
-// (pitfall 8) and no secret reaches a disk.
-func openStdin(req *api.Exec, store *blob.Store) (*os.File, error) {
-	var content []byte
-	ref := req.StdinRef
-	switch in := req.Stdin; {
-	case in == nil:
-	case in.InlineText != nil:
-		content = []byte(in.InlineText.Text)
-	case in.InlineBytes != nil:
-		content = in.InlineBytes.Bytes
-	case in.SecretText != nil:
-		content = []byte(in.SecretText.Text)
-	case in.BlobRef != nil:
-		ref = in.BlobRef.BlobRef
-	}
-	if ref != "" {
-		f, _, err := store.Open(ref)
-		switch {
-		case errors.Is(err, blob.ErrNotFound):
-			return nil, api.Errorf(api.CodeStdinRefNotFound, "there is no blob %s", ref)
-		case errors.Is(err, blob.ErrMalformed):
-			return nil, api.Errorf(api.CodeInvalidStdinRef, "%v", err)
-		case err != nil:
-			return nil, api.Errorf(api.CodeBlobFailed, "%v", err)
-		}
-		return f, nil
-	}
-	if len(content) == 0 {
-		return nil, nil
-	}
-	f, err := memoryFile(content)
-	if err != nil {
-		return nil, api.Errorf(api.CodeInternalError, "stdin: %v", err)
-	}
-	return f, nil
-}
-
-// memoryFile returns content as a file that has no name and cannot be written any more.
-func memoryFile(content []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "stdin")
-	if _, err = bytes.NewReader(content).WriteTo(f); err == nil {
-		_, err = f.Seek(0, 0)
-	}
-	if err == nil {
-		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // abandon gives up an execution that is not going to start.
 func (x *execution) abandon() {
 	if x.stdin != nil {
-		x.stdin.Close()
-		x.stdin = nil
+		_ = x.stdin.end() // nothing was fed
 	}
 }
 
@@ -173,13 +107,14 @@ func (x *execution) stopping() (cause api.Code, killAt time.Time) {
 // run carries the execution out: start, drain, wait, and end it when its time is up or
 // the session ends. It always returns a result; the error says what the result cannot.
 func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*api.ExecResult, *api.Error) {
-	defer x.abandon()
+	defer x.stdin.end()
 	defer x.discard() // no effect after conclude
 	if cause, _ := x.stopping(); cause != "" {
 		return execFailed(cause), api.Errorf(cause, "the session ended before the command was started")
 	}
+	x.stdin.feed()
 	proc, err := x.start(ctx, s)
-	x.abandon() // the runner has its own descriptor; ours would keep a pipe or blob open
+	x.stdin.handed()
 	watch.lap("spawn")
 	if err != nil {
 		e := runnerError(err)
@@ -187,6 +122,7 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 	}
 	drained := x.drain(s, proc)
 	res, end := x.wait(ctx, s, proc)
+	unfed := x.stdin.end()
 	x.await(drained)
 	if !x.plan.exec.Background {
 		// Nothing of it is left. Who still holds its pipe was handed it by a process, and could
@@ -195,6 +131,10 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 	}
 	watch.lap("run")
 	result, fault := x.conclude(res, end)
+	if unfed != nil && fault == nil { // the command took a part for the whole
+		fault = api.Errorf(api.CodeBlobFailed, "stdin: %v", unfed)
+		result.Status, result.ErrorCode, result.ErrorMessage = "error", fault.Code, fault.Message
+	}
 	if end == endReaped {
 		if e := x.collect(ctx, s, result); e != nil && fault == nil {
 			result.Status, result.ErrorCode, result.ErrorMessage = "error", e.Code, e.Message
@@ -215,7 +155,7 @@ func (x *execution) start(ctx context.Context, s *Supervisor) (*sandbox.Process,
 	hurry.Go(func() { x.hurry(starting, cancel, s, started) })
 	defer hurry.Wait()
 	defer close(started)
-	proc, err := s.launcher.Start(starting, x.plan.exec, x.stdin)
+	proc, err := s.launcher.Start(starting, x.plan.exec, x.stdin.file)
 	if err != nil && starting.Err() != nil && ctx.Err() == nil {
 		return nil, sandbox.Errorf(string(api.CodeWaitFailed), "the command did not start, and killing it had no effect within %v", reapLimit)
 	}

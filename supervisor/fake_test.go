@@ -296,7 +296,7 @@ func (f *fake) Collect(_ context.Context, _ string, paths []string) ([]sandbox.A
 			out = append(out, sandbox.Artifact{Path: p, Err: "path_not_found"})
 			continue
 		}
-		file, err := memoryFile([]byte(content))
+		file, err := memoryFile(strings.NewReader(content))
 		if err != nil {
 			return out, err
 		}

@@ -213,7 +213,7 @@ func planExecution(s *Supervisor, c *call) *refusal {
 		return faulted(err)
 	}
 	c.clamped = p.clamped
-	if err := c.execution.prepare(p, s.blobs); err != nil {
+	if err := c.execution.prepare(p, s.blobs, &s.stdins); err != nil {
 		return faulted(err)
 	}
 	if err := c.execution.plan.exec.Validate(); err != nil {

@@ -178,7 +178,7 @@ const resolveLimit = 5 * time.Second
 
 // resolveFacts looks at every host path that the request names.
 func resolveFacts(s *Supervisor, c *call) *refusal {
-	paths := hostPaths(c.req.Open)
+	paths := rego.HostPaths(c.req)
 	if len(paths) == 0 {
 		return nil
 	}
@@ -207,33 +207,6 @@ func resolveFacts(s *Supervisor, c *call) *refusal {
 		}}
 	}
 	return nil
-}
-
-func hostPaths(open *api.SessionOpen) []string {
-	if open == nil || open.Target.Local == nil {
-		return nil
-	}
-	var paths []string
-	seen := map[string]bool{}
-	add := func(p string) {
-		if !seen[p] {
-			seen[p] = true
-			paths = append(paths, p)
-		}
-	}
-	local := open.Target.Local
-	if local.Root.Dir != nil {
-		add(local.Root.Dir.Path)
-	}
-	if local.Root.Paths != nil {
-		for _, p := range local.Root.Paths.Paths {
-			add(p)
-		}
-	}
-	for _, m := range local.Mounts {
-		add(m.HostPath)
-	}
-	return paths
 }
 
 // decide asks policy, with the secrets already gone.

@@ -88,7 +88,7 @@ func short(s string) string {
 
 // decisionRecord is what policy was asked and what it said. With the intent, the start
 // record of the ceiling and the receipt of the session's open, it gives the policy input
-// back byte for byte: see [ReadQuestion].
+// back byte for byte: see [ReadDecision].
 type decisionRecord struct {
 	header
 	IntentID      string           `json:"intent_id"`

@@ -71,6 +71,7 @@ type Supervisor struct {
 	salt          []byte
 	journal       *journal.Journal
 	blobs         *blob.Store
+	stdins        budget // of memory for stdin
 	registry      *registry
 	receipts      *index
 

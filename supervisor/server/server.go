@@ -21,7 +21,6 @@ import (
 
 // Options of a Server. The zero value is ready for use.
 type Options struct {
-	Version        string        // of the supervisor, for GET /v1/version
 	Log            *slog.Logger  // nil discards
 	HeaderTimeout  time.Duration // for the whole header; 0 means 10 s
 	BodyTimeout    time.Duration // for a JSON body, and for each part of a blob; 0 means 30 s

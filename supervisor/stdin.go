@@ -1,0 +1,189 @@
+package supervisor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/blob"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// How much of blobs is held in memory to be read by commands.
+const (
+	stdinMemory  = 16 << 20  // of one command; a larger blob is fed through a pipe
+	stdinsMemory = 256 << 20 // of all together; then smaller ones are, too
+)
+
+// stdin is what a command reads: a copy that is its own. The file of a blob would show the
+// command a path of the host's and lend it a lock on the file, which all who read it share.
+//
+// Usually it is a sealed memory file, so that no goroutine has to feed a command that does
+// not read (pitfall 8), and no secret reaches a disk. What is too large for that comes
+// through a pipe, whose goroutine ends with the execution, whether the command has read
+// it all or not.
+type stdin struct {
+	file *os.File // the command's end until it has been handed over; nil reads end of file
+
+	memory *budget
+	held   int64 // of memory
+
+	content io.ReadCloser // of a blob that is fed
+	pipe    *os.File      // our end
+	fed     chan error    // capacity 1; nil while nothing is fed
+}
+
+// budget is an amount of memory that many take from.
+type budget struct{ used atomic.Int64 }
+
+func (b *budget) take(size int64) bool {
+	if b.used.Add(size) <= stdinsMemory {
+		return true
+	}
+	b.used.Add(-size)
+	return false
+}
+
+// openStdin makes what the command of req reads. The caller ends it.
+func openStdin(req *api.Exec, store *blob.Store, memory *budget) (*stdin, error) {
+	var content []byte
+	ref := req.StdinRef
+	switch in := req.Stdin; {
+	case in == nil:
+	case in.InlineText != nil:
+		content = []byte(in.InlineText.Text)
+	case in.InlineBytes != nil:
+		content = in.InlineBytes.Bytes
+	case in.SecretText != nil:
+		content = []byte(in.SecretText.Text)
+	case in.BlobRef != nil:
+		ref = in.BlobRef.BlobRef
+	}
+	if ref != "" {
+		return openBlobStdin(ref, store, memory)
+	}
+	if len(content) == 0 {
+		return &stdin{}, nil
+	}
+	f, err := memoryFile(bytes.NewReader(content))
+	if err != nil {
+		return nil, api.Errorf(api.CodeInternalError, "stdin: %v", err)
+	}
+	return &stdin{file: f}, nil
+}
+
+func openBlobStdin(ref string, store *blob.Store, memory *budget) (*stdin, error) {
+	content, size, err := store.Reader(ref)
+	switch {
+	case errors.Is(err, blob.ErrNotFound):
+		return nil, api.Errorf(api.CodeStdinRefNotFound, "there is no blob %s", ref)
+	case errors.Is(err, blob.ErrMalformed):
+		return nil, api.Errorf(api.CodeInvalidStdinRef, "%v", err)
+	case err != nil:
+		return nil, api.Errorf(api.CodeBlobFailed, "%v", err)
+	}
+	s := &stdin{memory: memory}
+	if size <= stdinMemory && memory.take(size) {
+		s.held = size
+		s.file, err = memoryFile(content)
+		content.Close()
+	} else {
+		s.content = content
+		s.file, s.pipe, err = pipe()
+	}
+	if err != nil {
+		_ = s.end()
+		return nil, api.Errorf(api.CodeBlobFailed, "stdin: %v", err)
+	}
+	return s, nil
+}
+
+// memoryFile returns content as a file that has no name and cannot be written any more.
+func memoryFile(content io.Reader) (*os.File, error) {
+	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "stdin")
+	if _, err = io.Copy(f, content); err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// pipe makes a pipe whose read end blocks, as a command expects its stdin, and whose write
+// end is polled, so that Close ends a Write.
+func pipe() (r, w *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, fmt.Errorf("pipe: %w", err)
+	}
+	r = os.NewFile(uintptr(fds[0]), "stdin")
+	// Readable for whoever the command is, so that it can open /dev/stdin.
+	if err = unix.Fchmod(fds[0], 0o444); err == nil {
+		err = unix.SetNonblock(fds[1], true)
+	}
+	w = os.NewFile(uintptr(fds[1]), "stdin")
+	if err != nil {
+		r.Close()
+		w.Close()
+		return nil, nil, fmt.Errorf("pipe: %w", err)
+	}
+	return r, w, nil
+}
+
+// feed begins to feed what is not in memory.
+func (s *stdin) feed() {
+	if s.pipe == nil {
+		return
+	}
+	s.fed = make(chan error, 1)
+	go func() {
+		_, err := io.Copy(s.pipe, s.content)
+		s.pipe.Close() // the command reads end of file
+		s.fed <- err
+	}()
+}
+
+// handed closes our copy of the command's end: it would keep the pipe from breaking.
+func (s *stdin) handed() {
+	if s.file != nil {
+		s.file.Close()
+		s.file = nil
+	}
+}
+
+// end gives everything back, and says why the command did not get all that it could have
+// read, if it was not its own doing. A second end does nothing.
+func (s *stdin) end() (err error) {
+	s.handed()
+	if s.pipe != nil {
+		s.pipe.Close()
+		if s.fed != nil {
+			err = <-s.fed
+		}
+		s.content.Close()
+		s.pipe = nil
+	}
+	if s.memory != nil {
+		s.memory.used.Add(-s.held)
+		s.held = 0
+	}
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) {
+		return nil // the command ended, or closed it, without reading on
+	}
+	return err
+}
