@@ -243,18 +243,18 @@ func TestWriterInMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.Bytes() == nil || len(w.Bytes()) != 0 || w.Len() != 0 {
-		t.Errorf("at first: %v, %d", w.Bytes(), w.Len())
+	if len(w.buf) != 0 || w.size != 0 {
+		t.Errorf("at first: %v, %d", w.buf, w.size)
 	}
 	content := pattern(spill)
 	w.Write(content)
-	seen := w.Bytes()
-	if !bytes.Equal(seen, content) || w.Len() != spill || len(files(t, s)) != 0 {
-		t.Errorf("%d bytes, length %d, files %v", len(seen), w.Len(), files(t, s))
+	seen := w.buf
+	if !bytes.Equal(seen, content) || w.size != spill || len(files(t, s)) != 0 {
+		t.Errorf("%d bytes, length %d, files %v", len(seen), w.size, files(t, s))
 	}
 	w.Write([]byte("one more"))
-	if w.Bytes() != nil || w.Len() != spill+8 || len(files(t, s)) != 1 {
-		t.Errorf("%d bytes, length %d, files %v", len(w.Bytes()), w.Len(), files(t, s))
+	if w.file == nil || w.size != spill+8 || len(files(t, s)) != 1 {
+		t.Errorf("%d bytes, length %d, files %v", len(w.buf), w.size, files(t, s))
 	}
 	if !bytes.Equal(seen, content) {
 		t.Error("bytes seen earlier have changed")
@@ -455,7 +455,6 @@ func BenchmarkInline(b *testing.B) {
 			b.Fatal(err)
 		}
 		w.Write(line)
-		_ = w.Bytes()
 		w.Abort()
 	}
 }

@@ -27,7 +27,7 @@ type Writer struct {
 	mu   sync.RWMutex // guards what follows between Write and ReadAt
 	sum  hash.Hash
 	size int64
-	buf  []byte   // the content, until it outgrows spill; bytes once written never change
+	buf  []byte   // the content, until it outgrows spill
 	file *os.File // the content, from then on
 	temp string   // the name of file, until a rename gave it another
 	err  error    // the first failure, or errEnded: nothing more is written
@@ -38,7 +38,7 @@ var errEnded = errors.New("blob writer has ended")
 // Create begins new content. The caller ends it with Commit or Abort. No file is made
 // before the content needs one.
 func (s *Store) Create() (*Writer, error) {
-	return &Writer{store: s, sum: sha256.New(), buf: []byte{}}, nil
+	return &Writer{store: s, sum: sha256.New()}, nil
 }
 
 // Write appends p. The first error is final.
@@ -104,24 +104,6 @@ func (w *Writer) ReadAt(p []byte, off int64) (int, error) {
 		err = io.EOF
 	}
 	return n, err
-}
-
-// Len is the number of bytes written so far.
-func (w *Writer) Len() int64 {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	return w.size
-}
-
-// Bytes is the content so far while it is held in memory, and nil once it has a file.
-// The caller must not change it.
-func (w *Writer) Bytes() []byte {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	if w.file != nil {
-		return nil
-	}
-	return w.buf[:w.size:w.size]
 }
 
 // Ref is the reference of the content so far.
