@@ -4,7 +4,7 @@ import "golang.org/x/mod/sumdb/tlog"
 
 // tree is the Merkle tree (RFC 6962) over records, of which it holds the right edge only:
 // the roots of the complete subtrees, by level. That is enough to append and to know
-// the root; 64 hashes, however long the journal.
+// the root; 63 hashes, however long the journal.
 type tree struct {
 	n    int64
 	edge [63]tlog.Hash
