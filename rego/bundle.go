@@ -170,7 +170,7 @@ func located(m *ast.Module) *ast.Module {
 	}
 	for _, r := range m.Rules {
 		if speaks(r) {
-			where := &ast.Annotations{Scope: "rule", Location: r.Location, Labels: map[string]any{ruleLabel: RuleName(r)}}
+			where := &ast.Annotations{Scope: "rule", Location: r.Location, Labels: map[string]any{ruleLabel: ruleName(r)}}
 			m.Annotations = append(m.Annotations, where.Copy(r))
 		}
 	}
@@ -188,15 +188,15 @@ func (b *Bundle) titles() map[string]string {
 	for _, m := range b.Modules {
 		for _, r := range m.Rules {
 			for _, a := range r.Annotations {
-				titles[RuleName(r)] = a.Title
+				titles[ruleName(r)] = a.Title
 			}
 		}
 	}
 	return titles
 }
 
-// RuleName is how records name a rule: "file:line package.rule".
-func RuleName(r *ast.Rule) string {
+// ruleName is how records name a rule: "file:line package.rule".
+func ruleName(r *ast.Rule) string {
 	pkg := strings.TrimPrefix(r.Module.Package.Path.String(), "data.")
 	return fmt.Sprintf("%s:%d %s.%s", r.Location.File, r.Location.Row, pkg, r.Head.Ref().GroundPrefix())
 }

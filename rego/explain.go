@@ -47,7 +47,7 @@ func (e *Engine) Explain(ctx context.Context, ref string, in Input) (Decision, [
 			r.Missing = trace.missing
 		}
 		if rule := trace.rule(deny); rule != nil {
-			r.Rule = RuleName(rule)
+			r.Rule = ruleName(rule)
 			r.Title = e.titles[r.Rule]
 		}
 		r.Remedies = e.remedies(ctx, ref, d.Input, deny)

@@ -259,8 +259,8 @@ func askedMounts(r *api.Request) map[[2]string]string {
 	return asked
 }
 
-// HostPaths are the host paths that an open names: its root's and its mounts'. Facts
-// about each are what policy needs.
+// HostPaths are the host paths that an open names, its root's and its mounts', each
+// once. Facts about each are what policy needs.
 func HostPaths(r *api.Request) []string {
 	paths := rootSources(r)
 	if r.Open != nil && r.Open.Target.Local != nil {
@@ -268,7 +268,8 @@ func HostPaths(r *api.Request) []string {
 			paths = append(paths, m.HostPath)
 		}
 	}
-	return paths
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }
 
 // rootSources are the host paths that a request's root is made of.
