@@ -35,6 +35,8 @@
 //
 // Read on in pipeline.go (the order), operation.go (what each operation does at each
 // stage), plan.go (permission into mechanism), session.go and execution.go (the two
-// lives), stream.go (output), record.go (the journal's records), replay.go (after a
-// crash), read.go (operations without effect). DESIGN.md has the choices.
+// lives), registry.go and index.go (where sessions and receipts are found), stdin.go,
+// stream.go and follower.go (input and output), record.go (the journal's records),
+// replay.go (after a crash), read.go (operations without effect), decision.go (a decision
+// from its records). DESIGN.md has the choices.
 package supervisor
