@@ -19,7 +19,7 @@ type Decision struct {
 	Limits      ExecLimits // of an allowed exec: tighter than the session's grant
 	Obligations Obligations
 	Policy      api.PolicyRef
-	Input       []byte // canonical: what was judged, for the record
+	Input       []byte // canonical: what was judged; records hold its parts and its digest
 	InputDigest string // sha256:<hex> of Input
 	Elapsed     time.Duration
 }

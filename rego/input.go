@@ -12,7 +12,7 @@ import (
 // the caller's to remove before ([api.Request.Redact]); what stands here is journaled.
 type Input struct {
 	Request *api.Request    `json:"request"`
-	Session *Session        `json:"session,omitzero"` // absent for an open
+	Session *Session        `json:"session,omitzero"` // of an operation in one; absent for an open, blobs and lists
 	Facts   Facts           `json:"facts"`
 	Ceiling sandbox.Ceiling `json:"ceiling"`
 	NowNS   int64           `json:"now_ns"`

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -15,25 +16,17 @@ import (
 
 // reads are the operations without effect. Policy is asked about each. One that is
 // allowed leaves no record; one that is denied returns its receipt as the second result
-// and nothing else. An error is an *api.Error.
+// and nothing else. An error is an *api.Error, or the context's of a caller that waited.
 var reads = []api.Op{
 	api.OpSessionGet, api.OpSessionList, api.OpOutput, api.OpBlobGet,
 	api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
 }
 
-// maxList is the most that a list returns at once, listDefault what it returns when
-// the caller does not say.
-const (
-	maxList     = 1000
-	listDefault = 100
-)
+// page is how many elements a list returns when the caller does not say.
+// [api.Request.Validate] bounds what he says.
+const page = 100
 
-func limit(asked int64) int {
-	if asked <= 0 {
-		return listDefault
-	}
-	return int(min(asked, maxList))
-}
+func limit(asked int64) int { return int(cmp.Or(asked, page)) }
 
 // Session returns one session of the caller's.
 func (s *Supervisor) Session(ctx context.Context, req *api.Request) (*api.Session, *api.Receipt, error) {
