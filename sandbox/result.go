@@ -19,6 +19,13 @@ type Enforced struct {
 	Mounts       []string // "target type options", sorted
 	Cgroup       string   // "v1", "v2" or "hybrid"
 	Inputs       []TreeDigest
+	Timings      []Timing // of the build, in the order of its steps
+}
+
+// Timing is how long one step took.
+type Timing struct {
+	Step string
+	Took time.Duration
 }
 
 // TreeDigest is the digest of a host tree: see sandbox/runc/digest.go for the bytes.

@@ -111,6 +111,9 @@ func actOpen(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 		}
 	}
 	c.watch.lap("build")
+	for _, t := range enforced.Timings {
+		c.watch.laps = append(c.watch.laps, api.Timing{Stage: "build." + t.Step, NS: int64(t.Took)})
+	}
 	if err != nil {
 		fault := runnerError(err)
 		abandonOpen(s, c)

@@ -205,7 +205,7 @@ func TestCalls(t *testing.T) {
 		t.Errorf("resolve: %+v, %v", got, err)
 	}
 	e, err := r.Open(ctx, sandbox.Spec{Session: "s"})
-	want := sandbox.Enforced{Namespaces: map[string]uint64{"user": 1 << 60}, Capabilities: 1<<64 - 1, Mounts: []string{"s"}, Inputs: []sandbox.TreeDigest{}}
+	want := sandbox.Enforced{Namespaces: map[string]uint64{"user": 1 << 60}, Capabilities: 1<<64 - 1, Mounts: []string{"s"}, Inputs: []sandbox.TreeDigest{}, Timings: []sandbox.Timing{}}
 	if err != nil || !reflect.DeepEqual(e, want) {
 		t.Errorf("open: %+v, %v", e, err)
 	}

@@ -58,7 +58,7 @@ const (
 type kind byte
 
 // version changes with every change of a message.
-const version = 1
+const version = 2
 
 // The bodies that are not nouns of package sandbox.
 type (

@@ -32,6 +32,12 @@ func init() {
 // second life. It is called from the main goroutine, before anything else.
 func Isolate() error {
 	if exeseal.IsSelfExeCloned() {
+		// Libcontainer hands this to the process that it starts, and to nobody else. One
+		// processor is what that process settles for anyway; so it starts with fewer threads,
+		// and does not look for its quota first.
+		if err := os.Setenv("GOMAXPROCS", "1"); err != nil {
+			return err
+		}
 		// The kernel named us after the descriptor that we were executed from.
 		return os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0)
 	}

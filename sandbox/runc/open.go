@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/cgroups"
 	"golang.org/x/sys/unix"
@@ -23,16 +24,20 @@ func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced,
 	defer r.stock.refill() // once the session stands: both need the processors
 	defer o.undo.Run()
 	defer o.done.Run()
+	var timings []sandbox.Timing
 	for _, step := range steps {
+		begin := time.Now()
 		if err := step.do(o); err != nil {
 			return sandbox.Enforced{}, err
 		}
+		timings = append(timings, sandbox.Timing{Step: step.name, Took: time.Since(begin)})
 		if r.fail != nil {
 			if err := r.fail(step.name); err != nil {
 				return sandbox.Enforced{}, err
 			}
 		}
 	}
+	o.enforced.Timings = timings
 	o.undo.Release()
 	r.mu.Lock()
 	r.sessions[spec.Session] = o.session

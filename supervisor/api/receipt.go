@@ -58,7 +58,7 @@ type Clamp struct {
 	Source    string `json:"source"` // "policy", "ceiling" or "runtime"
 }
 
-// Timing is how long one stage took.
+// Timing is how long one stage took. One called a.b is a part of stage a.
 type Timing struct {
 	Stage string `json:"stage"` // decode, resolve, policy, intent, build, spawn, run, store, …
 	NS    int64  `json:"ns"`
