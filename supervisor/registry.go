@@ -95,11 +95,12 @@ func (r *registry) forget() {
 	})
 }
 
-// find returns the session of that id, if p may know of it.
+// find returns the session of that id, if p may know of it: one that is still being built
+// has no grant to be judged by, and nobody was told its id.
 func (r *registry) find(p api.Principal, id string) (*session, *api.Error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.sessions[id]; s != nil && owns(s.principal, p) {
+	if s := r.sessions[id]; s != nil && owns(s.principal, p) && s.visible() {
 		return s, nil
 	}
 	return nil, unknownSession(id)

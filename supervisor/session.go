@@ -128,8 +128,6 @@ func (s *session) usable(now time.Time) *api.Error {
 
 func (s *session) usableLocked(now time.Time) *api.Error {
 	switch {
-	case s.state == stateCreating:
-		return unknownSession(s.id)
 	case s.state == stateReady && (s.expires.IsZero() || now.Before(s.expires)):
 		return nil
 	case s.state == stateReady, s.end.cause == api.CodeSessionExpired:
@@ -138,7 +136,7 @@ func (s *session) usableLocked(now time.Time) *api.Error {
 	return api.Errorf(api.CodeSessionClosed, "session %s has ended: %s", s.id, s.end.reason)
 }
 
-// visible reports whether the session came to be: before that, it has no owner to show it to.
+// visible reports whether the session came to be: before that, it does not exist for anybody.
 func (s *session) visible() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

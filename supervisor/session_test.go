@@ -340,6 +340,30 @@ func TestSignalRefused(t *testing.T) {
 	})
 }
 
+// A session that is still being built answers every operation as one that does not exist.
+func TestSessionBeingBuilt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		b.fake.hook = func(call string) {
+			if call != "open" {
+				return
+			}
+			id := b.registry.all()[0].id
+			for _, r := range []*api.Receipt{b.exec(id, "true"), b.signal(id, "KILL"), b.close(id)} {
+				if r.ErrorCode != api.CodeSessionNotFound || r.SessionID != "" {
+					t.Errorf("%s: %s %s", r.Op, r.ErrorCode, r.ErrorMessage)
+				}
+			}
+			_, _, err := b.Session(t.Context(), &api.Request{Op: api.OpSessionGet, Principal: alice, Read: &api.Read{SessionID: id}})
+			if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != api.CodeSessionNotFound {
+				t.Errorf("get: %v", err)
+			}
+		}
+		b.session()
+	})
+}
+
 // When the runner is gone, so is every session, and executions do not end in a made-up exit.
 func TestRunnerGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
