@@ -26,7 +26,7 @@ type GrantMount struct {
 	HostPath  string `json:"host_path"`
 	GuestPath string `json:"guest_path"`
 	Mode      string `json:"mode"`            // "ro" or "rw"
-	Class     string `json:"class,omitempty"` // the author's word for why: "workspace", "input", …
+	Class     string `json:"class,omitempty"` // "input": its content is digested for the receipt; any other word is the author's
 }
 
 // GrantScratch is a private, empty, writable file system.

@@ -60,7 +60,7 @@ type Clamp struct {
 
 // Timing is how long one stage took. One called a.b is a part of stage a.
 type Timing struct {
-	Stage string `json:"stage"` // decode, resolve, policy, intent, build, spawn, run, store, …
+	Stage string `json:"stage"` // admit, resolve, policy, plan, intent, build, spawn, run, store
 	NS    int64  `json:"ns"`
 }
 

@@ -117,7 +117,7 @@ type Exec struct {
 	TimeoutNS  int64               `json:"timeout_ns,omitzero"` // nanoseconds of wall time; 0 means the grant's
 	OutputMode string              `json:"output_mode,omitempty"`
 	MaxInline  int64               `json:"max_inline_bytes,omitzero"`
-	Limits     Limits              `json:"limits,omitzero"`   // tighter than the session's, never looser (R053)
+	Limits     Limits              `json:"limits,omitzero"`   // only output_bytes can be below the session's: one execution has no other ceiling of its own (R053)
 	Outputs    []string            `json:"outputs,omitempty"` // inside paths returned as blobs once the command has ended
 	Scope      Scope               `json:"scope,omitzero"`
 }
