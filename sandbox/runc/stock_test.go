@@ -69,7 +69,8 @@ func TestStock(t *testing.T) {
 			t.Errorf("a fourth of three sessions: %v", err) // and the stock counts for none
 		}
 		for _, id := range []string{"a", "b", "c"} {
-			contains(t, "output", shell(t, r, id, "id -u; cat /proc/self/cgroup").stdout, "1000\n", ":/\n")
+			// Each hierarchy, whichever there are, begins at the session.
+			contains(t, "output", shell(t, r, id, "id -u; grep -c stockade- /proc/self/cgroup; cat /proc/self/cgroup").stdout, "1000\n0\n", "0::/x/")
 			closeSession(t, r, id)
 		}
 	})
