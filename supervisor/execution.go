@@ -18,7 +18,7 @@ const (
 	// were killed: the pipes then end with the last of them.
 	drainLimit = time.Second
 	// drainBackground is the same where leftovers may live: what the command wrote is
-	// in the pipe already, and the end of the pipe may never come (pitfall 7).
+	// in the pipe already, and the end of the pipe may never come.
 	drainBackground = 50 * time.Millisecond
 	// reapLimit is how long a killed tree may stay: a process that waits for a dead
 	// disk or a hung file system does not die, and its caller has a right to an answer.
@@ -120,7 +120,7 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 		return execFailed(e.Code), e
 	}
 	drained := x.drain(s, proc)
-	res, end := x.wait(ctx, s, proc)
+	res, how := x.wait(ctx, s, proc)
 	unfed := x.stdin.end()
 	x.await(drained)
 	if !x.plan.exec.Background {
@@ -129,12 +129,12 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 		x.session.release(proc)
 	}
 	watch.lap("run")
-	result, fault := x.conclude(res, end)
+	result, fault := x.conclude(res, how)
 	if unfed != nil && fault == nil { // the command took a part for the whole
 		fault = api.Errorf(api.CodeBlobFailed, "stdin: %v", unfed)
 		result.Status, result.ErrorCode, result.ErrorMessage = "error", fault.Code, fault.Message
 	}
-	if end == endReaped {
+	if how == reaped {
 		if e := x.collect(ctx, s, result); e != nil && fault == nil {
 			result.Status, result.ErrorCode, result.ErrorMessage = "error", e.Code, e.Message
 			fault = e
@@ -209,17 +209,17 @@ func (x *execution) drain(s *Supervisor, proc *sandbox.Process) <-chan struct{} 
 	return done
 }
 
-// end is how the wait for a command came to its end.
-type end int
+// fate is how the wait for a command came to its end.
+type fate int
 
 const (
-	endReaped end = iota // there is a result
-	endLost              // the runner is gone
-	endStuck             // killed, and still there
+	reaped fate = iota // there is a result
+	lost               // the runner is gone
+	stuck              // killed, and still there
 )
 
 // wait returns the result of the command, having ended it if it had to be ended.
-func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Process) (sandbox.Result, end) {
+func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Process) (sandbox.Result, fate) {
 	var timeout, kill, reap <-chan time.Time
 	if x.plan.timeout > 0 {
 		t := time.NewTimer(x.plan.timeout)
@@ -230,9 +230,9 @@ func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Proce
 		select {
 		case res, ok := <-proc.Done:
 			if !ok {
-				return res, endLost
+				return res, lost
 			}
-			return res, endReaped
+			return res, reaped
 		case <-timeout:
 			x.stop(api.CodeTimeout, s.defaults.Grace, s.now())
 			timeout = nil
@@ -253,7 +253,7 @@ func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Proce
 			kill = nil
 			reap = x.kill(ctx, s)
 		case <-reap:
-			return sandbox.Result{}, endStuck
+			return sandbox.Result{}, stuck
 		}
 	}
 }
@@ -302,8 +302,8 @@ func (x *execution) await(drained <-chan struct{}) {
 	}
 }
 
-// conclude is table 1.4 with the outputs filled in.
-func (x *execution) conclude(res sandbox.Result, how end) (*api.ExecResult, *api.Error) {
+// conclude is the verdict with the outputs filled in.
+func (x *execution) conclude(res sandbox.Result, how fate) (*api.ExecResult, *api.Error) {
 	x.mu.Lock()
 	cause, sent := x.cause, x.signal
 	x.mu.Unlock()
@@ -328,16 +328,16 @@ func (x *execution) conclude(res sandbox.Result, how end) (*api.ExecResult, *api
 	return r, fault
 }
 
-// verdict says how a command ended (table 1.4). cause is why the supervisor ended it,
+// verdict says how a command ended. cause is why the supervisor ended it,
 // sent the last signal that it used.
-func verdict(res sandbox.Result, how end, cause api.Code, sent string) (*api.ExecResult, *api.Error) {
+func verdict(res sandbox.Result, how fate, cause api.Code, sent string) (*api.ExecResult, *api.Error) {
 	if sent == "" {
 		cause = "" // it ended by itself before the reason could take effect
 	}
 	r := &api.ExecResult{Status: "ok", ExitCode: res.ExitCode, Usage: usage(res.Usage)}
 	r.StartedAtNS, r.StartedAt = stamp(res.Started)
 	r.EndedAtNS, r.EndedAt = stamp(res.Ended)
-	if how == endReaped {
+	if how == reaped {
 		r.Usage.WallNS = int64(res.Ended.Sub(res.Started))
 	}
 	if res.Signal != 0 {
@@ -345,10 +345,10 @@ func verdict(res sandbox.Result, how end, cause api.Code, sent string) (*api.Exe
 		r.Status, r.ExitCode, r.Signal = "signaled", -1, string(name)
 	}
 	switch {
-	case how == endStuck:
+	case how == stuck:
 		r.ExitCode = -1
 		return r, api.Errorf(api.CodeWaitFailed, "the tree was killed and did not end within %v", reapLimit)
-	case how == endLost:
+	case how == lost:
 		r.ExitCode = -1
 		return r, api.Errorf(api.CodeRunnerUnavailable, "the runner was lost while the command ran; how it ended is unknown")
 	case cause == api.CodeSpawnFailed:

@@ -25,7 +25,7 @@ const (
 )
 
 // ending is a reason for the end of a session, and what it means for executions that
-// are still running (table 1.4).
+// are still running.
 type ending struct {
 	reason string
 	state  string

@@ -25,7 +25,7 @@ const (
 // command a path of the host's and lend it a lock on the file, which all who read it share.
 //
 // Usually it is a sealed memory file, so that no goroutine has to feed a command that does
-// not read (pitfall 8), and no secret reaches a disk. What is too large for that comes
+// not read, and no secret reaches a disk. What is too large for that comes
 // through a pipe, whose goroutine ends with the execution, whether the command has read
 // it all or not.
 type stdin struct {

@@ -15,7 +15,7 @@ import (
 )
 
 // R037, T114: a blob that is read as stdin is a copy. Nothing of it leads to the host's file,
-// and one that nobody reads holds up nothing (pitfall 8).
+// and one that nobody reads holds up nothing.
 func TestStdinOfBlobs(t *testing.T) {
 	blobs := store(t)
 	for _, tt := range []struct {

@@ -29,7 +29,7 @@ type Receipt struct {
 // Outcome is the settlement class of an intent.
 type Outcome string
 
-// The outcomes (table 1.4).
+// The outcomes.
 const (
 	OutcomeOK      Outcome = "ok"      // the operation took place; its payload says how it went
 	OutcomeDenied  Outcome = "denied"  // policy or a ceiling said no; nothing was started
