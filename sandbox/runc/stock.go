@@ -3,6 +3,7 @@ package runc
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/stockade-dev/stockade/internal/cleanup"
 	"github.com/stockade-dev/stockade/sandbox"
@@ -75,6 +76,10 @@ type stock struct {
 	done  chan struct{} // closed when the worker has ended
 }
 
+// respite is how long the stock waits before it makes up for what was taken. An open is
+// seldom the last that its caller wants, and a slot costs a processor a few milliseconds.
+const respite = 25 * time.Millisecond
+
 // newStock fills a stock of a size in the background. The caller closes it.
 func (r *Runner) newStock(size int) *stock {
 	ctx, stop := context.WithCancel(context.Background())
@@ -87,6 +92,11 @@ func (r *Runner) newStock(size int) *stock {
 			case <-ctx.Done():
 				return
 			case <-s.taken:
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(respite):
 			}
 		}
 	}()
