@@ -97,13 +97,13 @@ func named() map[api.Op]func(*call, *api.Request) {
 		api.OpExec:          (*call).carryOut,
 		api.OpSessionSignal: (*call).carryOut,
 		api.OpSessionClose:  (*call).carryOut,
-		api.OpSessionGet:    (*call).session,
-		api.OpSessionList:   (*call).sessions,
-		api.OpReceiptGet:    (*call).recorded,
-		api.OpReceiptList:   (*call).receipts,
-		api.OpCheckpoint:    (*call).checkpoint,
+		api.OpSessionGet:    show((*supervisor.Supervisor).Session),
+		api.OpSessionList:   show((*supervisor.Supervisor).Sessions),
+		api.OpReceiptGet:    show((*supervisor.Supervisor).Receipt),
+		api.OpReceiptList:   show((*supervisor.Supervisor).Receipts),
+		api.OpCheckpoint:    show((*supervisor.Supervisor).Checkpoint),
 		api.OpBlobGet:       (*call).blob,
-		api.OpHostInfo:      (*call).host,
+		api.OpHostInfo:      show((*supervisor.Supervisor).HostInfo),
 		api.OpOutput:        func(c *call, req *api.Request) { c.output(req, supervisor.Offsets{}) },
 	}
 }
@@ -120,34 +120,12 @@ func read(serve func(*call, *api.Request)) func(*call) {
 	}
 }
 
-func (c *call) session(req *api.Request) {
-	v, denial, err := c.server.sup.Session(c.r.Context(), req)
-	document(c, v, denial, err)
-}
-
-func (c *call) sessions(req *api.Request) {
-	v, denial, err := c.server.sup.Sessions(c.r.Context(), req)
-	document(c, v, denial, err)
-}
-
-func (c *call) recorded(req *api.Request) {
-	v, denial, err := c.server.sup.Receipt(c.r.Context(), req)
-	document(c, v, denial, err)
-}
-
-func (c *call) receipts(req *api.Request) {
-	v, denial, err := c.server.sup.Receipts(c.r.Context(), req)
-	document(c, v, denial, err)
-}
-
-func (c *call) checkpoint(req *api.Request) {
-	v, denial, err := c.server.sup.Checkpoint(c.r.Context(), req)
-	document(c, v, denial, err)
-}
-
-func (c *call) host(req *api.Request) {
-	v, denial, err := c.server.sup.HostInfo(c.r.Context(), req)
-	document(c, v, denial, err)
+// show serves a read that is answered with one document.
+func show[T any](ask func(*supervisor.Supervisor, context.Context, *api.Request) (*T, *api.Receipt, error)) func(*call, *api.Request) {
+	return func(c *call, req *api.Request) {
+		v, denial, err := ask(c.server.sup, c.r.Context(), req)
+		document(c, v, denial, err)
+	}
 }
 
 // document answers with what was read, with the receipt of a denial, or with an error.

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 
+	"github.com/stockade-dev/stockade/supervisor"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -26,9 +27,9 @@ const (
 func routes() []route {
 	return []route{
 		{"POST", "/v1/sessions", api.OpSessionOpen, operate, "Open a session.", nil, api.SessionOpen{}, api.Receipt{}},
-		{"GET", "/v1/sessions", api.OpSessionList, read((*call).sessions), "List the caller's sessions, newest first.",
+		{"GET", "/v1/sessions", api.OpSessionList, read(show((*supervisor.Supervisor).Sessions)), "List the caller's sessions, newest first.",
 			[]string{"label", "state", "limit"}, nil, api.SessionList{}},
-		{"GET", "/v1/sessions/{session_id}", api.OpSessionGet, read((*call).session), "Show a session.", nil, nil, api.Session{}},
+		{"GET", "/v1/sessions/{session_id}", api.OpSessionGet, read(show((*supervisor.Supervisor).Session)), "Show a session.", nil, nil, api.Session{}},
 		{"POST", "/v1/exec", api.OpExec, operate,
 			"Run a command in a session. With Accept: text/event-stream or application/x-ndjson its output comes as events, and the receipt last.",
 			nil, api.Exec{}, api.Receipt{}},
@@ -39,13 +40,13 @@ func routes() []route {
 		{"POST", "/v1/close", api.OpSessionClose, operate, "End a session.", nil, api.SessionClose{}, api.Receipt{}},
 		{"PUT", "/v1/blobs", api.OpBlobPut, putBlob, "Store content, which is the body.", []string{"blob_ref"}, []byte{}, api.Receipt{}},
 		{"GET", "/v1/blobs/{blob_ref}", api.OpBlobGet, read((*call).blob), "Get the content of a blob.", nil, nil, []byte{}},
-		{"GET", "/v1/receipts", api.OpReceiptList, read((*call).receipts), "List the caller's receipts, newest first.",
+		{"GET", "/v1/receipts", api.OpReceiptList, read(show((*supervisor.Supervisor).Receipts)), "List the caller's receipts, newest first.",
 			[]string{"session_id", "exec_id", "op", "outcome", "limit"}, nil, api.ReceiptList{}},
-		{"GET", "/v1/receipts/{intent_id}", api.OpReceiptGet, read((*call).recorded), "Show a receipt.", nil, nil, api.Receipt{}},
-		{"GET", "/v1/checkpoint", api.OpCheckpoint, read((*call).checkpoint),
+		{"GET", "/v1/receipts/{intent_id}", api.OpReceiptGet, read(show((*supervisor.Supervisor).Receipt)), "Show a receipt.", nil, nil, api.Receipt{}},
+		{"GET", "/v1/checkpoint", api.OpCheckpoint, read(show((*supervisor.Supervisor).Checkpoint)),
 			"Sign all that the journal has so far. Kept elsewhere, the note finds a journal that was rolled back.", nil, nil, api.Checkpoint{}},
 		{"POST", "/v1/decide", api.OpDecide, decide, "Ask what policy would say to an operation. Nothing is started.", nil, api.Ask{}, api.Decision{}},
-		{"GET", "/v1/host", api.OpHostInfo, read((*call).host), "Show what the machine offers and the operator allows.", nil, nil, api.HostInfo{}},
+		{"GET", "/v1/host", api.OpHostInfo, read(show((*supervisor.Supervisor).HostInfo)), "Show what the machine offers and the operator allows.", nil, nil, api.HostInfo{}},
 		{"GET", "/v1/version", public, getVersion, "Say who answers and what it serves.", nil, nil, api.Version{}},
 		{"GET", "/v1/openapi.json", public, getOpenAPI, "Get this document.", nil, nil, map[string]any{}},
 		{"POST", "/v1/ops/{op}", derived, operateNamed, "Carry out an operation by its name or alias; the body is its parameters.", nil, map[string]any{}, api.Receipt{}},
