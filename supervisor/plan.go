@@ -158,7 +158,7 @@ func planExec(x *api.Exec, g *api.Grant, env map[string]string, d rego.Decision,
 		p.form.inline = min(p.form.inline, def.InlineBytes)
 	}
 	p.note("max_inline_bytes", x.MaxInline, p.form.inline)
-	p.timeout = time.Duration(cmp.Or(limits.TimeoutNS, def.TimeoutNS))
+	p.timeout = cmp.Or(time.Duration(limits.TimeoutNS), def.Timeout)
 	if left > 0 && left <= p.timeout {
 		p.timeout = 0
 		p.note("timeout_ns", x.TimeoutNS, int64(left))

@@ -36,7 +36,7 @@ type Config struct {
 
 // Defaults hold where nobody said anything. They are not policy.
 type Defaults struct {
-	TimeoutNS    int64         // of an execution; 0 means 10 minutes
+	Timeout      time.Duration // of an execution; 0 means 10 minutes
 	Grace        time.Duration // from TERM to KILL; 0 means 2 s
 	OutputBytes  int64         // kept of each stream of an execution; 0 means 64 MiB
 	InlineBytes  int64         // largest inline output; 0 means 16 KiB
@@ -46,7 +46,7 @@ type Defaults struct {
 
 func (d Defaults) filled() Defaults {
 	return Defaults{
-		TimeoutNS:    cmp.Or(d.TimeoutNS, int64(10*time.Minute)),
+		Timeout:      cmp.Or(d.Timeout, 10*time.Minute),
 		Grace:        cmp.Or(d.Grace, 2*time.Second),
 		OutputBytes:  cmp.Or(d.OutputBytes, 64<<20),
 		InlineBytes:  cmp.Or(d.InlineBytes, 16<<10),
