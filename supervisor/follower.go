@@ -7,9 +7,6 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
-// Offsets are places in the output of an execution, in bytes.
-type Offsets struct{ Stdout, Stderr int64 }
-
 // A follower reads the output of an execution while it is being written. It must be
 // run, or left.
 type follower struct {
@@ -26,7 +23,7 @@ type cursor struct {
 
 // follow returns a follower from the offsets on, or nil when the streams are sealed:
 // what they held is in the receipt.
-func (x *execution) follow(intent string, from Offsets) *follower {
+func (x *execution) follow(intent string, from api.Offsets) *follower {
 	f := &follower{x, intent, [2]cursor{{x.stdout, from.Stdout, false}, {x.stderr, from.Stderr, false}}}
 	if !x.stdout.follow() {
 		return nil

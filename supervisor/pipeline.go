@@ -54,7 +54,7 @@ func (s *Supervisor) do(ctx context.Context, req *api.Request, content io.Reader
 	}
 	c.watch.lap("intent")
 	if emit != nil && c.execution != nil {
-		c.follower = c.execution.follow(c.intent, Offsets{}) // before the first byte can come
+		c.follower = c.execution.follow(c.intent, api.Offsets{}) // before the first byte can come
 	}
 	go func() {
 		defer s.admission.leave()

@@ -139,7 +139,7 @@ func (s *Supervisor) OpenBlob(ctx context.Context, req *api.Request) (io.ReadClo
 // Output hands the output of an execution to emit, from the offsets on, until the
 // execution has ended, and returns its receipt. It serves executions that run and those
 // that ended; of the latter it gives what their receipts hold.
-func (s *Supervisor) Output(ctx context.Context, req *api.Request, from Offsets, emit func(api.Event)) (*api.Receipt, *api.Receipt, error) {
+func (s *Supervisor) Output(ctx context.Context, req *api.Request, from api.Offsets, emit func(api.Event)) (*api.Receipt, *api.Receipt, error) {
 	var running *call
 	denial, err := s.permitRead(req, func(c *call) *api.Error {
 		if running = s.registry.running(req.Principal, req.Read.ExecID); running != nil {
@@ -178,7 +178,7 @@ func (s *Supervisor) Output(ctx context.Context, req *api.Request, from Offsets,
 }
 
 // emitRecorded hands out what a receipt holds of the output.
-func (s *Supervisor) emitRecorded(ctx context.Context, r *api.Receipt, from Offsets, emit func(api.Event)) error {
+func (s *Supervisor) emitRecorded(ctx context.Context, r *api.Receipt, from api.Offsets, emit func(api.Event)) error {
 	if r.Payload.Exec == nil {
 		return nil
 	}

@@ -107,7 +107,7 @@ func TestForeignSessionIsUnknown(t *testing.T) {
 			is(err, api.CodeSessionNotFound)
 			_, _, err = b.Receipt(t.Context(), &api.Request{Op: api.OpReceiptGet, Principal: mallory, Read: &api.Read{IntentID: exec.IntentID}})
 			is(err, api.CodeNotFound)
-			_, _, err = b.Output(t.Context(), &api.Request{Op: api.OpOutput, Principal: mallory, Read: &api.Read{ExecID: exec.ExecID}}, Offsets{}, nil)
+			_, _, err = b.Output(t.Context(), &api.Request{Op: api.OpOutput, Principal: mallory, Read: &api.Read{ExecID: exec.ExecID}}, api.Offsets{}, nil)
 			is(err, api.CodeExecNotFound)
 			list, _, err := b.Receipts(t.Context(), &api.Request{Op: api.OpReceiptList, Principal: mallory, Read: &api.Read{SessionID: id}})
 			if err != nil || len(list.Receipts) != 0 {

@@ -140,7 +140,7 @@ func TestFollowers(t *testing.T) {
 		var readers sync.WaitGroup
 		for i := range 8 {
 			from := int64(i * 1000)
-			follower := x.follow("i", Offsets{Stdout: from})
+			follower := x.follow("i", api.Offsets{Stdout: from})
 			readers.Go(func() {
 				var got []byte
 				follower.run(context.Background(), func(e api.Event) {
@@ -154,7 +154,7 @@ func TestFollowers(t *testing.T) {
 				}
 			})
 		}
-		never := x.follow("i", Offsets{}) // reads nothing, and is no reason to wait
+		never := x.follow("i", api.Offsets{}) // reads nothing, and is no reason to wait
 		if n, err := x.stdout.ReadFrom(bytes.NewReader(content)); n != 1<<20 || err != nil {
 			t.Error(n, err)
 		}
@@ -164,7 +164,7 @@ func TestFollowers(t *testing.T) {
 		x.stderr.seal(f)
 		readers.Wait()
 		never.leave()
-		if x.stdout.final != nil || x.follow("i", Offsets{}) != nil {
+		if x.stdout.final != nil || x.follow("i", api.Offsets{}) != nil {
 			t.Error("a sealed stream is still followed")
 		}
 	}

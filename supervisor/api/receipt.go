@@ -241,3 +241,8 @@ type Event struct {
 	Bytes    []byte   `json:"bytes,omitempty"`
 	Receipt  *Receipt `json:"receipt,omitzero"`
 }
+
+// Offsets are places in the output of an execution, in bytes.
+type Offsets struct {
+	Stdout, Stderr int64
+}

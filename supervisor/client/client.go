@@ -82,14 +82,9 @@ func (c *Client) ExecStream(ctx context.Context, exec api.Exec, fn func(api.Even
 	return stream(c.call(ctx, http.MethodPost, "/v1/exec", exec, ndjson), fn)
 }
 
-// Offsets are places in the output of an execution, in bytes.
-type Offsets struct {
-	Stdout, Stderr int64
-}
-
 // Follow hands the output of an execution to fn, from the offsets on, and returns its
 // receipt when it has ended.
-func (c *Client) Follow(ctx context.Context, execID string, from Offsets, fn func(api.Event) error) (*api.Receipt, error) {
+func (c *Client) Follow(ctx context.Context, execID string, from api.Offsets, fn func(api.Event) error) (*api.Receipt, error) {
 	q := url.Values{}
 	if from.Stdout > 0 {
 		q.Set("stdout", strconv.FormatInt(from.Stdout, 10))

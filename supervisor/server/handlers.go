@@ -104,7 +104,7 @@ func named() map[api.Op]func(*call, *api.Request) {
 		api.OpCheckpoint:    show((*supervisor.Supervisor).Checkpoint),
 		api.OpBlobGet:       (*call).blob,
 		api.OpHostInfo:      show((*supervisor.Supervisor).HostInfo),
-		api.OpOutput:        func(c *call, req *api.Request) { c.output(req, supervisor.Offsets{}) },
+		api.OpOutput:        func(c *call, req *api.Request) { c.output(req, api.Offsets{}) },
 	}
 }
 
@@ -195,7 +195,7 @@ func followOutput(c *call) {
 		c.fail(err)
 		return
 	}
-	var from supervisor.Offsets
+	var from api.Offsets
 	if from.Stdout, err = c.number("stdout"); err == nil {
 		from.Stderr, err = c.number("stderr")
 	}
@@ -206,7 +206,7 @@ func followOutput(c *call) {
 	c.output(req, from)
 }
 
-func (c *call) output(req *api.Request, from supervisor.Offsets) {
+func (c *call) output(req *api.Request, from api.Offsets) {
 	f, ok := c.format()
 	if !ok {
 		f = formats[0] // the answer can be nothing else

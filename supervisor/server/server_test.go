@@ -46,7 +46,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("ids of %+v", streamed)
 	}
 	var again bytes.Buffer
-	followed, err := b.Follow(ctx, streamed.ExecID, client.Offsets{Stdout: 2}, func(e api.Event) error {
+	followed, err := b.Follow(ctx, streamed.ExecID, api.Offsets{Stdout: 2}, func(e api.Event) error {
 		again.Write(e.Bytes)
 		return nil
 	})
@@ -329,7 +329,7 @@ func TestDisconnect(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	var out bytes.Buffer
-	r, err := b.Follow(ctx, exec, client.Offsets{}, func(e api.Event) error {
+	r, err := b.Follow(ctx, exec, api.Offsets{}, func(e api.Event) error {
 		if out.Write(e.Bytes); out.String() == "sleeping\n" {
 			go b.Close(ctx, api.SessionClose{SessionID: id, Mode: "force"})
 		}
