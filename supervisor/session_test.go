@@ -3,6 +3,8 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -361,6 +363,34 @@ func TestSessionBeingBuilt(t *testing.T) {
 			}
 		}
 		b.session()
+	})
+}
+
+// Of the sessions that ended the last few can still be looked at; one that lives is never forgotten.
+func TestHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startOn(t, newFake(), filepath.Join(t.TempDir(), "state"), func(cfg *Config) { cfg.Defaults.History = 2 })
+		defer b.stop()
+		live := b.session()
+		want := []string{live}
+		for i := range 4 {
+			id := b.session()
+			b.close(id)
+			if i >= 2 {
+				want = slices.Insert(want, 0, id)
+			}
+		}
+		list, _, err := b.Sessions(t.Context(), &api.Request{Op: api.OpSessionList, Principal: alice, Read: &api.Read{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range list.Sessions {
+			got = append(got, s.SessionID)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
 	})
 }
 
