@@ -126,6 +126,35 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
+// A scope is declared whole or not at all; one that is not understood is refused (R020, R090).
+func TestScope(t *testing.T) {
+	rows := []struct {
+		env, flag string
+		want      api.Scope
+		ok        bool
+	}{
+		{"", "", api.Scope{}, true},
+		{"", "agent_id=a,world_id=w,chat_id=c", api.Scope{AgentID: "a", WorldID: "w", ChatID: "c"}, true},
+		{"", "chat_id=x=y", api.Scope{ChatID: "x=y"}, true},
+		{"agent_id=a", "chat_id=c", api.Scope{ChatID: "c"}, true},
+		{"", "agent_id", api.Scope{}, false}, {"", "agent_id=", api.Scope{}, false}, {"", "agent=a", api.Scope{}, false},
+		{"", "agent_id=a,", api.Scope{}, false}, {"", "agent_id=a,agent_id=b", api.Scope{}, false}, {"nonsense", "", api.Scope{}, false},
+	}
+	for _, row := range rows {
+		t.Setenv("STOCKADE_SCOPE", row.env)
+		var stderr strings.Builder
+		c := &cli{stdout: io.Discard, stderr: &stderr}
+		args := []string{"version"}
+		if row.flag != "" {
+			args = append(args, "--scope", row.flag)
+		}
+		status := c.run(t.Context(), args)
+		if (status == 0) != row.ok || !row.ok && status != exitUsage || row.ok && api.Scope(c.scope) != row.want {
+			t.Errorf("%+v: status %d, scope %+v, stderr %q", row, status, c.scope, stderr.String())
+		}
+	}
+}
+
 // Each wrong command line is refused with its own status before anything is sent: there is
 // no supervisor here to send it to.
 func TestUsage(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/client"
 )
 
@@ -31,13 +32,14 @@ const DefaultSocket = "/run/stockade/stockade.sock"
 // cli is what every command shares: where to talk to and where to write.
 type cli struct {
 	socket string
+	scope  scopeFlag
 	json   bool
 
 	stdin          io.Reader
 	stdout, stderr io.Writer
 }
 
-func (c *cli) client() *client.Client { return client.New(c.socket) }
+func (c *cli) client() *client.Client { return client.New(c.socket).WithScope(api.Scope(c.scope)) }
 
 func main() {
 	c := &cli{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
@@ -72,6 +74,10 @@ exactly that, runs commands in it, and answers with receipts.
 		socket = DefaultSocket
 	}
 	root.PersistentFlags().StringVar(&c.socket, "socket", socket, "the supervisor's socket (STOCKADE_SOCKET)")
+	if err := c.scope.Set(os.Getenv("STOCKADE_SCOPE")); err != nil {
+		root.PersistentPreRunE = func(*cobra.Command, []string) error { return usage("STOCKADE_SCOPE: %v", err) }
+	}
+	root.PersistentFlags().Var(&c.scope, "scope", "whose work this is among the agents of one user: agent_id=…,world_id=…,chat_id=… (STOCKADE_SCOPE)")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "write the result as one JSON document")
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
