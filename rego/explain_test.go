@@ -52,6 +52,38 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestExplainExec is the same inside a session: a remedy can be another grant of its open.
+func TestExplainExec(t *testing.T) {
+	e := load(t, policies.FS, rego.Options{})
+	for _, row := range []struct {
+		name   string
+		change func(*api.Exec, *api.Grant)
+		code   api.Code
+		remedy string
+	}{
+		{"arguments", func(_ *api.Exec, g *api.Grant) { g.Exec.MaxArgv = 2 }, api.CodeArgvLimit, "exec.max_argv is at least 3"},
+		{"a long argument", func(_ *api.Exec, g *api.Grant) { g.Exec.MaxArgBytes = 4 }, api.CodeArgLength, "exec.max_arg_bytes is at least 5"},
+		{"variables", func(x *api.Exec, g *api.Grant) { x.EnvPatch["A"], g.Env.Max = api.EnvValue{}, 1 }, api.CodeEnvPatchLimit, "env.max is at least 2"},
+		{"a variable", func(_ *api.Exec, g *api.Grant) { g.Env.Allow = []string{"A"} }, api.CodeEnvVarNotAllowed, "leave out the variable GOFLAGS"},
+		{"an output mode", func(_ *api.Exec, g *api.Grant) { g.Exec.OutputModes = []string{"require_inline"} }, api.CodeOutputModeNotAllowed, "exec.output_modes includes auto"},
+		{"a directory", func(x *api.Exec, g *api.Grant) { x.Cwd, g.Exec.CwdPrefixes = "/srv", []string{"/work"} }, api.CodeCwdNotAllowed, "leave out cwd"},
+		{"an artifact", func(x *api.Exec, g *api.Grant) {
+			x.Outputs, g.Exec.OutputPrefixes = []string{"/srv/a"}, []string{"/work"}
+		}, api.CodeOutputNotAllowed, "exec.output_prefixes includes /srv"},
+	} {
+		in := execInput(t, e)
+		row.change(in.Request.Exec, in.Session.Grant)
+		d, reasons := e.Explain(t.Context(), rego.Exec, in)
+		if d.Allow || len(reasons) != 1 || reasons[0].Deny.Code != row.code {
+			t.Errorf("%s: allow %v, %+v", row.name, d.Allow, reasons)
+			continue
+		}
+		if r := reasons[0].Remedies; len(r) == 0 || !strings.Contains(r[0].Change, row.remedy) || !r[0].Sufficient {
+			t.Errorf("%s: remedies %+v", row.name, r)
+		}
+	}
+}
+
 // TestExplainUndefined names what kept a grant from being defined.
 func TestExplainUndefined(t *testing.T) {
 	e := load(t, tree(`default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "session"}]}
