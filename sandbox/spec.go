@@ -106,7 +106,7 @@ const InitPIDs = 16
 // Exec is one command to be run in a session.
 type Exec struct {
 	Session    string
-	ID         string   // [a-z0-9_-]{1,64}, names the cgroup leaf
+	ID         string   // [a-z0-9_-]{1,64}, unique in the session
 	Argv       []string // Argv[0] is looked up in PATH of Env, inside
 	Env        []string // complete: NAME=value
 	Cwd        string   // absolute inside path

@@ -118,14 +118,11 @@ func pureV1() error {
 	if err := s.Bound(limits); err != nil {
 		return err
 	}
-	leaf, err := s.Leaf("e1")
+	leaf, err := s.Leaf()
 	if err != nil {
 		return err
 	}
-	fd, err := leaf.FD()
-	if err != nil {
-		return err
-	}
+	fd := leaf.FD()
 	cmd := exec.Command("/bin/sleep", "60")
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(fd.Fd())}
 	if err := cmd.Start(); err != nil {
@@ -417,14 +414,11 @@ func TestJoinKillRemove(t *testing.T) {
 func TestLeaf(t *testing.T) {
 	tree := open(t)
 	s := create(t, tree, "s1", limits)
-	leaf, err := s.Leaf("e1")
+	leaf, err := s.Leaf()
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, err := leaf.FD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := leaf.FD()
 	defer fd.Close()
 
 	var parent, self unix.Stat_t
@@ -439,7 +433,7 @@ func TestLeaf(t *testing.T) {
 	}
 
 	cmd, in := start(t, "wait", &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(fd.Fd())})
-	if !member(t, s.Paths()[""]+"/x/e1", cmd.Process.Pid) {
+	if !member(t, s.Paths()[""]+"/x/1", cmd.Process.Pid) {
 		t.Error("not born in the leaf")
 	}
 	if empty, err := leaf.Empty(); empty || err != nil {
@@ -469,14 +463,11 @@ func TestLeaf(t *testing.T) {
 	}
 
 	// A whole tree dies by one write.
-	leaf, err = s.Leaf("e2")
+	leaf, err = s.Leaf()
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd2, err := leaf.FD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd2 := leaf.FD()
 	defer fd2.Close()
 	sh := exec.Command("/bin/sh", "-c", "setsid sleep 60 & (trap '' TERM HUP; sleep 60 & sleep 60) & wait")
 	sh.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(fd2.Fd())}
@@ -513,14 +504,11 @@ func TestChownLetsInitClone(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			leaf, err := s.Leaf("e1")
+			leaf, err := s.Leaf()
 			if err != nil {
 				t.Fatal(err)
 			}
-			fd, err := leaf.FD()
-			if err != nil {
-				t.Fatal(err)
-			}
+			fd := leaf.FD()
 			defer fd.Close()
 			initFD, err := os.Open(s.Paths()[""] + "/init")
 			if err != nil {
@@ -540,7 +528,7 @@ func TestChownLetsInitClone(t *testing.T) {
 				CgroupFD:    int(initFD.Fd()),
 			}
 			out, err := cmd.CombinedOutput()
-			if row.chown && (err != nil || !strings.Contains(string(out), "/x/e1")) {
+			if row.chown && (err != nil || !strings.Contains(string(out), "/x/1")) {
 				t.Errorf("could not clone into its leaf: %v: %s", err, out)
 			}
 			if !row.chown && (err == nil || !strings.Contains(string(out), "permission denied")) {
@@ -588,14 +576,11 @@ func TestMemoryCeilingOfLeaf(t *testing.T) {
 	if err := s.JoinInit(in.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := s.Leaf("e1")
+	leaf, err := s.Leaf()
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, err := leaf.FD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := leaf.FD()
 	defer fd.Close()
 	inside := &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(fd.Fd())}
 	sibling, _ := start(t, "wait", inside)

@@ -2,8 +2,10 @@ package cgroup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -17,43 +19,79 @@ import (
 type Leaf struct {
 	session *Session
 	group   group
+	fd      *os.File
 }
 
-// Leaf makes the group of an execution. The caller removes it.
-func (s *Session) Leaf(execID string) (*Leaf, error) {
-	if !plainName(execID) {
-		return nil, fmt.Errorf("cgroup leaf %q: not a plain name", execID)
+// stocked is how many leaves a session keeps ready: one for the next execution, and one
+// more for its neighbour.
+const stocked = 2
+
+// Leaf returns the group of an execution, from the stock or made now. The caller removes it.
+func (s *Session) Leaf() (*Leaf, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := len(s.stock) - 1; last >= 0 {
+		l := s.stock[last]
+		s.stock = s.stock[:last]
+		return l, nil
 	}
-	l := &Leaf{s, s.unified.child("x").child(execID)}
-	if err := l.group.mkdir(); err != nil {
-		return nil, fmt.Errorf("cgroup leaf %s: %w", execID, err)
+	return s.newLeaf()
+}
+
+// Restock makes leaves ahead, so that an execution does not wait for its own.
+func (s *Session) Restock() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.stock) < stocked {
+		l, err := s.newLeaf()
+		if err != nil {
+			return // an execution that needs one will say what is wrong
+		}
+		s.stock = append(s.stock, l)
+	}
+}
+
+// newLeaf makes a leaf, named by a number of the session. The caller holds mu.
+func (s *Session) newLeaf() (*Leaf, error) {
+	s.leaves++
+	g := s.unified.child("x").child(strconv.Itoa(s.leaves))
+	if err := g.mkdir(); err != nil {
+		return nil, fmt.Errorf("cgroup leaf: %w", err)
 	}
 	var undo cleanup.Stack
 	defer undo.Run()
-	undo.Add(func() { os.Remove(l.group.dir()) })
+	undo.Add(func() { os.Remove(g.dir()) })
 	if s.owner != nil {
-		if err := os.Lchown(l.group.file("cgroup.procs"), s.owner.uid, s.owner.gid); err != nil {
-			return nil, fmt.Errorf("cgroup leaf %s: %w", execID, err)
+		if err := os.Lchown(g.file("cgroup.procs"), s.owner.uid, s.owner.gid); err != nil {
+			return nil, fmt.Errorf("cgroup leaf: %w", err)
 		}
 	}
 	// On v2 only: half an execution is of no use to anybody.
-	if err := l.group.write("memory.oom.group", "1"); err != nil && !gone(err) {
-		return nil, fmt.Errorf("cgroup leaf %s: %w", execID, err)
+	if err := g.write("memory.oom.group", "1"); err != nil && !gone(err) {
+		return nil, fmt.Errorf("cgroup leaf: %w", err)
+	}
+	fd, err := unix.OpenTree(unix.AT_FDCWD, g.dir(), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return nil, fmt.Errorf("open_tree %s: %w", g.dir(), err)
 	}
 	undo.Release()
-	return l, nil
+	return &Leaf{s, g, os.NewFile(uintptr(fd), g.dir())}, nil
 }
 
-// FD opens the leaf for CLONE_INTO_CGROUP. It is a detached clone of the directory, mounted
-// nowhere: its ".." is itself, so that whoever holds it cannot walk to a sibling. The caller
-// closes it.
-func (l *Leaf) FD() (*os.File, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, l.group.dir(), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
-	if err != nil {
-		return nil, fmt.Errorf("open_tree %s: %w", l.group.dir(), err)
+// clearStock removes the leaves that are ready. The caller holds mu.
+func (s *Session) clearStock() error {
+	var errs []error
+	for _, l := range s.stock {
+		errs = append(errs, l.Remove())
 	}
-	return os.NewFile(uintptr(fd), l.group.dir()), nil
+	s.stock = nil
+	return errors.Join(errs...)
 }
+
+// FD is the leaf for CLONE_INTO_CGROUP: a detached clone of the directory, mounted nowhere.
+// Its ".." is itself, so that whoever holds it cannot walk to a sibling. Remove closes it,
+// or the caller when nothing more will be born there.
+func (l *Leaf) FD() *os.File { return l.fd }
 
 // Kill kills every process in the leaf, those that fork meanwhile included.
 func (l *Leaf) Kill() error { return l.session.kill(l.group) }
@@ -69,4 +107,7 @@ func (l *Leaf) Empty() (bool, error) { return l.group.empty() }
 func (l *Leaf) Usage() (sandbox.Usage, error) { return l.group.usage() }
 
 // Remove takes the leaf away; see [Session.Remove].
-func (l *Leaf) Remove() error { return remove(l.group.dir()) }
+func (l *Leaf) Remove() error {
+	l.fd.Close()
+	return remove(l.group.dir())
+}

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containerd/cgroups/v3/cgroup1"
@@ -26,6 +27,10 @@ type Session struct {
 	legacy  cgroup1.Cgroup   // since Bound: S in the v1 hierarchies; nil without any
 	modern  *cgroup2.Manager // since Bound: S in the unified hierarchy, where it has controllers; else nil
 	owner   *owner           // of cgroup.procs, once Chown has been called
+
+	mu     sync.Mutex
+	leaves int     // made so far
+	stock  []*Leaf // ready, and never used
 }
 
 type owner struct{ uid, gid int }
@@ -315,9 +320,12 @@ func (s *Session) OOMKills() int64 {
 	return 0
 }
 
-// KillExecutions kills every process of every execution, and leaves init alone.
+// KillExecutions kills every process of every execution, and leaves init alone. What is in
+// stock has been killed with the rest, and is of no use any more: see [Leaf].
 func (s *Session) KillExecutions() error {
-	return s.kill(s.unified.child("x"))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(s.kill(s.unified.child("x")), s.clearStock())
 }
 
 // Kill kills every process of the session. After it the session can only be removed.
@@ -336,7 +344,9 @@ func (s *Session) Wait(ctx context.Context) error { return s.tree.watch.empty(ct
 // Remove takes the session's groups away in every hierarchy. A dying process holds a group
 // for a moment: it tries again, within bounds. Removing twice is no error.
 func (s *Session) Remove() error {
-	var errs []error
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	errs := []error{s.clearStock()}
 	// From below, by the names that are known: it works without a free descriptor, too.
 	for _, g := range append([]group{s.unified.child("x"), s.unified.child("init"), s.unified}, s.v1...) {
 		errs = append(errs, remove(g.dir()))

@@ -4,7 +4,7 @@
 //	S          session: ceilings of memory (no swap), cpu and pids; root of its cgroup namespace
 //	S/init     init
 //	S/x        every execution; one write kills them all and never init
-//	S/x/ID     one execution, born there with CLONE_INTO_CGROUP
+//	S/x/N      one execution, born there with CLONE_INTO_CGROUP
 //
 // That tree stands in the unified hierarchy, which exists on hybrid hosts too: killing a
 // whole tree, the notice that it is empty, and CPU accounting work there without any

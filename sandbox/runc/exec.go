@@ -49,9 +49,7 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 	defer ends.Run()
 
 	x := &execution{id: e.ID, background: e.Background, session: s}
-	if x.leaf, err = s.groups.Leaf(e.ID); errors.Is(err, os.ErrExist) {
-		return nil, nil, sandbox.Errorf(sandbox.CodeInvalidSpec, "execution %s exists", e.ID)
-	} else if err != nil {
+	if x.leaf, err = s.groups.Leaf(); err != nil {
 		return nil, nil, err
 	}
 	undo.Add(x.clear)
@@ -59,14 +57,10 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 		return nil, nil, err
 	}
 	undo.Add(func() { s.drop(x) })
-	born, err := x.leaf.FD()
-	if err != nil {
-		return nil, nil, err
-	}
-	ends.Add(func() { born.Close() })
 
 	var stdout, stderr *os.File
-	streams := guest.Streams{Cgroup: born}
+	streams := guest.Streams{Cgroup: x.leaf.FD()}
+	ends.Add(func() { streams.Cgroup.Close() })
 	if streams.Stdin = stdin; stdin == nil {
 		// Not the host's /dev/null: no file of the host's is ever open inside.
 		empty, w, err := s.pipe()
@@ -157,6 +151,7 @@ func (x *execution) follow(process *guest.Process, exited func(sandbox.Result)) 
 		result.ExitCode = exit.Status.ExitStatus()
 	}
 	exited(result)
+	x.session.groups.Restock() // now that nobody waits
 
 	// What stays in the background can still be signalled and killed by the name of the
 	// execution that started it.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -239,34 +240,43 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestFailures makes Open fail at every step, and again in the middle of use. Nothing
-// may be left behind (R018, T036).
+// TestFailures makes Open fail at every step, many times and several at once. Nothing
+// may be left behind (R018, T036, T077).
 func TestFailures(t *testing.T) {
 	r := newRunner(t)
 	before := residueOf(t, r)
+	const rounds, atOnce = 8, 5
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
-			reached := false
+			var reached atomic.Int64
 			r.fail = func(s string) error {
 				if s == step.name {
-					reached = true
+					reached.Add(1)
 					return errors.New("injected")
 				}
 				return nil
 			}
 			defer func() { r.fail = nil }()
-			if _, err := r.Open(context.Background(), hostSpec("fails")); err == nil || !strings.Contains(err.Error(), "injected") {
-				t.Errorf("got %v", err)
+			var all sync.WaitGroup
+			for n := range atOnce {
+				all.Go(func() {
+					for range rounds {
+						if _, err := r.Open(context.Background(), hostSpec(fmt.Sprintf("fails%d", n))); err == nil || !strings.Contains(err.Error(), "injected") {
+							t.Errorf("got %v", err)
+						}
+					}
+				})
 			}
-			if !reached {
-				t.Error("never reached")
+			all.Wait()
+			if n := reached.Load(); n != rounds*atOnce {
+				t.Errorf("reached %d times", n)
 			}
 			before.mustLeaveNothing(t, r)
 		})
 	}
 	// The name and the ids are free again.
-	open(t, r, hostSpec("fails"))
-	closeSession(t, r, "fails")
+	open(t, r, hostSpec("fails0"))
+	closeSession(t, r, "fails0")
 	before.mustLeaveNothing(t, r)
 }
 
@@ -463,13 +473,13 @@ func TestDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := s.groups.Leaf("devices")
+	leaf, err := s.groups.Leaf()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer leaf.Remove()
 	read := "for d in zero kmsg; do (: < /dev/$d) 2>/dev/null && echo $d; done; true"
-	enter := "echo $$ > " + s.groups.Paths()[""] + "/x/devices/cgroup.procs; "
+	enter := "echo $$ > " + s.groups.Paths()[""] + "/x/1/cgroup.procs; "
 	for script, want := range map[string]string{read: "zero\nkmsg\n", enter + read: "zero\n"} {
 		out, err := exec.Command("/bin/sh", "-c", script).Output()
 		if err != nil || string(out) != want {
