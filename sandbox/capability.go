@@ -25,12 +25,6 @@ var ungrantable = map[string]string{
 	"CAP_CHECKPOINT_RESTORE": "it follows /proc/PID/map_files and picks process ids",
 }
 
-// CapabilityBit returns the number of a capability, and whether the name is known.
-func CapabilityBit(name string) (uint, bool) {
-	bit, ok := capabilities[name]
-	return bit, ok
-}
-
 // CapabilityMask returns the set as the kernel shows it in /proc/PID/status. Names
 // that Validate would refuse are left out.
 func (id Identity) CapabilityMask() uint64 {

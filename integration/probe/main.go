@@ -119,8 +119,6 @@ var attempts = map[string]attempt{
 	"userfaultfd":      userfaultfd,
 	"syslog":           syslog,
 	"name-to-handle":   nameToHandle,
-	"init-module":      func([]string) (string, error) { return "", raw(unix.SYS_INIT_MODULE, 0, 0, 0) },
-	"kexec-load":       func([]string) (string, error) { return "", raw(unix.SYS_KEXEC_LOAD, 0, 1<<20, 0) },
 	"swapon":           func([]string) (string, error) { return "", raw(unix.SYS_SWAPON, 0, 0, 0) },
 	"settimeofday":     func([]string) (string, error) { return "", raw(unix.SYS_SETTIMEOFDAY, 1, 0, 0) },
 	"socket":           socket,

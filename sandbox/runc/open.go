@@ -81,9 +81,6 @@ var steps = []struct {
 	{"evidence", (*opening).evidence},
 }
 
-// fault is set by builds with the tag "faults".
-var fault func(step string) error
-
 // check comes first, and judges again whatever the daemon has judged: it parses
 // callers' bytes and other people's policies, and is not to be trusted with more than
 // its operator allows. What the host cannot do is said here, never left out.

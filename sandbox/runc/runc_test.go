@@ -402,6 +402,3 @@ func contains(t testing.TB, what, got string, want ...string) {
 		}
 	}
 }
-
-// lines is a table of shell output.
-func lines(s string) []string { return strings.Split(strings.TrimSpace(s), "\n") }

@@ -56,7 +56,7 @@ func New(o Options) (_ *Runner, err error) {
 	}
 	var undo cleanup.Stack
 	defer undo.Run()
-	r := &Runner{options: o, fail: fault, sessions: map[string]*session{}, idmaps: idMaps{open: map[idPair]*os.File{}}}
+	r := &Runner{options: o, sessions: map[string]*session{}, idmaps: idMaps{open: map[idPair]*os.File{}}}
 	if r.state, err = lockState(o.State); err != nil {
 		return nil, err
 	}
