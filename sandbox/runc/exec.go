@@ -60,7 +60,6 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 
 	var stdout, stderr *os.File
 	streams := guest.Streams{Cgroup: x.leaf.FD()}
-	ends.Add(func() { streams.Cgroup.Close() })
 	if streams.Stdin = stdin; stdin == nil {
 		// Not the host's /dev/null: no file of the host's is ever open inside.
 		empty, w, err := s.pipe()
