@@ -52,12 +52,7 @@ func (c *cli) blobPut(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	if c.json {
-		if err := document(c.stdout, r); err != nil {
-			return err
-		}
-	}
-	if err := c.settled(r); err != nil {
+	if err := c.answer(r); err != nil {
 		return err
 	}
 	if !c.json {

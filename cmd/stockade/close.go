@@ -46,12 +46,7 @@ func (c *cli) close(ctx context.Context, ask api.SessionClose) error {
 	if err != nil {
 		return err
 	}
-	if c.json {
-		if err := document(c.stdout, r); err != nil {
-			return err
-		}
-	}
-	if err := c.settled(r); err != nil {
+	if err := c.answer(r); err != nil {
 		return err
 	}
 	if done := r.Payload.Close; !c.json && done != nil {

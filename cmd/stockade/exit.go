@@ -100,6 +100,16 @@ func (c *cli) settled(r *api.Receipt) error {
 	return &exitError{exitUnavailable, fmt.Errorf("%s: %s: %s", r.Op, r.ErrorCode, r.ErrorMessage)}
 }
 
+// answer is settled for an operation whose receipt is the result that --json writes.
+func (c *cli) answer(r *api.Receipt) error {
+	if c.json {
+		if err := document(c.stdout, r); err != nil {
+			return err
+		}
+	}
+	return c.settled(r)
+}
+
 // denial is a refusal with its reasons, one per line.
 func denial(r *api.Receipt) string {
 	var b strings.Builder

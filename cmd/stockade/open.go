@@ -31,13 +31,7 @@ func (c *cli) open(ctx context.Context, f *sessionFlags) error {
 	if err != nil {
 		return err
 	}
-	if c.json {
-		if err := document(c.stdout, r); err != nil {
-			return err
-		}
-		return c.settled(r)
-	}
-	if err := c.settled(r); err != nil {
+	if err := c.answer(r); err != nil || c.json {
 		return err
 	}
 	_, err = fmt.Fprintln(c.stdout, r.SessionID)

@@ -42,12 +42,7 @@ func (c *cli) signal(ctx context.Context, ask api.SessionSignal) error {
 	if err != nil {
 		return err
 	}
-	if c.json {
-		if err := document(c.stdout, r); err != nil {
-			return err
-		}
-	}
-	if err := c.settled(r); err != nil {
+	if err := c.answer(r); err != nil {
 		return err
 	}
 	if !c.json && r.Payload.Signal != nil {
