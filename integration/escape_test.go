@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/testbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -111,6 +112,7 @@ var rows = slices.Concat([]row{
 	{"prlimit $INIT", is("EPERM"), is("ok"), plain},
 	{"vm-read $INIT", is("EPERM", "ENOSYS"), is("ok"), plain},
 	{"pidfd-get $INIT", is("EPERM", "ENOSYS"), is("ok"), plain},
+	{"execute /proc/$INIT/exe", is("EACCES", "EPERM"), is("ok"), plain},
 	{"read /proc/$INIT/exe", is("EACCES", "EPERM"), is("ok"), plain},
 	{"readlink /proc/$INIT/exe", is("EACCES", "EPERM"), not("EACCES"), plain},
 	{"readlink /proc/$INIT/cwd", is("EACCES", "EPERM"), not("EACCES"), plain},
@@ -150,6 +152,7 @@ var rows = slices.Concat([]row{
 	{"open-suid $WORK/bit", is("EPERM"), is("ok"), user},
 	{"openat2-suid $WORK/bit", is("EPERM", "ENOSYS"), is("ok"), user},
 	{"creat-suid $WORK/bit", is("EPERM"), is("ok"), user},
+	{"tmpfile-suid $WORK", is("EPERM"), is("ok"), user},
 	{"mkdir-sgid $WORK/bit", is("EPERM"), is("ok"), user},
 	{"mknod-suid $WORK/bit", is("EPERM"), is("ok"), user},
 	{"filecap $WORK/bit", is("EPERM", "ENOSYS", "EOPNOTSUPP"), is("ok"), apart},
@@ -161,6 +164,14 @@ var rows = slices.Concat([]row{
 	// Control groups (T020, T021). Protection: no cgroup file system inside.
 	{"write $CGROUP/cgroup.procs", is("ENOENT", "EACCES", "EROFS"), is("ok"), plain},
 	{"clone-into-cgroup $CGROUP", is("ENOENT", "EACCES", "EPERM", "EBADF", "ENOSYS"), is("ok"), plain},
+	{"read $UNIFIED/cgroup.procs", is("ENOENT"), is("ok"), plain},
+	{"write $SIBLING/cgroup.procs", is("ENOENT"), is("ok"), plain},
+	{"write $SIBLING/cgroup.kill", is("ENOENT"), is("ok"), plain},
+	{"clone-into-cgroup $SIBLING", is("ENOENT"), is("ok"), plain},
+
+	// Our own socket, to which a file in the caller's directory leads. Protection: a session's
+	// user is turned away before it has said anything (DESIGN.md, The socket).
+	{"ask $WORK/door", is("EOF", "EPIPE", "ECONNRESET"), is("200"), user},
 
 	// Pushing input into a terminal (T101, T102). Protection: seccomp.
 	{"tiocsti", is("EPERM"), is("ok", "EIO"), unfiltered}, // EIO: sysctl dev.tty.legacy_tiocsti is 0, as by default since 6.2
@@ -230,9 +241,10 @@ func namespaceRows() []row {
 
 func TestEscapes(t *testing.T) {
 	d := start(t)
-	p := newPlaces(t, d.Socket)
 	c := d.Client()
-	r, err := c.Open(t.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{
+	r, err := c.Open(t.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}})
+	p := newPlaces(t, d.Socket, leaf(t, settled(t, r, err)))
+	r, err = c.Open(t.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{
 		Mounts: []api.Mount{
 			{HostPath: p.probes, GuestPath: "/mnt/probe", Mode: "ro"},
 			{HostPath: p.work, GuestPath: "/work", Mode: "rw"},
@@ -274,7 +286,7 @@ type places struct {
 	out    map[string]string
 }
 
-func newPlaces(t *testing.T, socket string) *places {
+func newPlaces(t *testing.T, socket, sibling string) *places {
 	base := t.TempDir()
 	chmod(t, filepath.Dir(base), 0o755)
 	chmod(t, base, 0o755)
@@ -314,6 +326,11 @@ func newPlaces(t *testing.T, socket string) *places {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { abstract.Close() })
+	// The door is open for everybody, so that who is turned away is turned away by us.
+	if err := os.Link(socket, filepath.Join(p.work, "door")); err != nil {
+		t.Fatal(err)
+	}
+	chmod(t, socket, 0o666)
 	group := filepath.Join(unified(t), fmt.Sprintf("stockade-test-%d", os.Getpid()))
 	if err := os.Mkdir(group, 0o755); err != nil {
 		t.Fatal(err)
@@ -329,6 +346,7 @@ func newPlaces(t *testing.T, socket string) *places {
 	p.out = map[string]string{
 		"$HOSTFILE": file, "$SOCKET": socket, "$TMP": filepath.Join(base, "tmp"), "$WORK": p.work, "$CGROUP": group,
 		"$TCP": tcp.Addr().String(), "$ABSTRACT": name, "$SHMKEY": fmt.Sprint(key), "$PROBES": p.probes,
+		"$UNIFIED": unified(t), "$SIBLING": sibling,
 	}
 	canary := p.victim(t)
 	p.out["$CANARY"] = fmt.Sprint(canary)
@@ -427,6 +445,25 @@ func unified(t *testing.T) string {
 		}
 	}
 	skip(t, "no cgroup v2 hierarchy is mounted")
+	return ""
+}
+
+// leaf is the group in the v2 hierarchy of a session's init.
+func leaf(t *testing.T, open *api.Receipt) string {
+	init, err := testbox.Init(open.Payload.Open.Enforced.Namespaces["pid"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", init))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(groups)) {
+		if path, ok := strings.CutPrefix(line, "0::"); ok {
+			return filepath.Join(unified(t), strings.TrimSpace(path))
+		}
+	}
+	t.Fatalf("no group in the v2 hierarchy:\n%s", groups)
 	return ""
 }
 

@@ -134,6 +134,15 @@ func creatSuid(args []string) (string, error) {
 	return "", made(args[0], unix.Close(fd))
 }
 
+// tmpfileSuid makes a file that has no name yet.
+func tmpfileSuid(args []string) (string, error) {
+	fd, err := unix.Open(args[0], unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, unix.S_ISUID|0o755)
+	if err != nil {
+		return "", err
+	}
+	return "", unix.Close(fd)
+}
+
 // capSetuid is security.capability for cap_setuid+ep: struct vfs_cap_data, revision 2.
 var capSetuid = []byte{1, 0, 0, 2, 1 << 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -123,6 +124,21 @@ func connectTCP(args []string) (string, error) { return connect("tcp", args[0]) 
 func connectAbstract(args []string) (string, error) { return connect("unix", "@"+args[0]) }
 
 func connectPath(args []string) (string, error) { return connect("unix", args[0]) }
+
+// ask asks a supervisor for its version, and gives the status of the answer.
+func ask(args []string) (string, error) {
+	c, err := net.Dial("unix", args[0])
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET /v1/version HTTP/1.0\r\n\r\n"); err != nil {
+		return "", err
+	}
+	var protocol, status string
+	_, err = fmt.Fscan(c, &protocol, &status)
+	return status, err
+}
 
 func connect(network, address string) (string, error) {
 	c, err := net.Dial(network, address)

@@ -69,6 +69,7 @@ var attempts = map[string]attempt{
 	"open-suid":      openSuid,
 	"openat2-suid":   openat2Suid,
 	"creat-suid":     creatSuid,
+	"tmpfile-suid":   tmpfileSuid,
 	"mkdir-sgid":     func(a []string) (string, error) { return "", made(a[0], unix.Mkdir(a[0], unix.S_ISGID|0o755)) },
 	"mknod-suid": func(a []string) (string, error) {
 		return "", made(a[0], unix.Mknod(a[0], unix.S_IFREG|unix.S_ISUID|0o755, 0))
@@ -84,6 +85,7 @@ var attempts = map[string]attempt{
 	"prlimit":   prlimit,
 	"vm-read":   vmRead,
 	"pidfd-get": pidfdGet,
+	"execute":   func(a []string) (string, error) { return "", execute(a[0]) },
 
 	// Mounts and namespaces.
 	"mount-tmpfs":  mountTmpfs,
@@ -125,6 +127,7 @@ var attempts = map[string]attempt{
 	"connect-tcp":      connectTCP,
 	"connect-abstract": connectAbstract,
 	"connect-path":     connectPath,
+	"ask":              ask,
 	"shm":              shm,
 
 	// What came in with us.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -49,6 +50,16 @@ func pidfdGet(args []string) (string, error) {
 		return "", err
 	}
 	return "", unix.Close(fd)
+}
+
+// execute starts a program; how it ends does not matter.
+func execute(path string) error {
+	cmd := exec.Command(path)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	cmd.Wait()
+	return nil
 }
 
 // flags are the namespaces by name.
