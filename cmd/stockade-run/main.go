@@ -92,7 +92,13 @@ func (c *config) run() error {
 		// started us, and shares ours, moves with us.
 		c.Cgroup.Companions = []int{os.Getppid()}
 	}
-	c.Host = host.Probe()
+	// A host of v1 alone gets the hierarchy that it lacks in our mount namespace, before it
+	// is asked what it has.
+	c.Cgroup.Unified = filepath.Join(c.State, "unified")
+	if err := c.Cgroup.Mount(); err != nil {
+		return err
+	}
+	c.Host = host.Probe(c.Cgroup)
 	runner, err := runc.New(c.Options)
 	if err != nil {
 		return err

@@ -20,28 +20,31 @@ var controllers = []string{"memory", "cpu", "pids"}
 // errNoUnified is what a pure v1 host answers.
 var errNoUnified = errors.New("the unified cgroup hierarchy is not mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified")
 
-// mountUnified gives a pure v1 host a unified hierarchy, without controllers, and returns
-// where. The caller is in a mount namespace of its own, so that nobody else sees it.
-func mountUnified(dir string) (string, error) {
-	if dir == "" {
-		return "", nil
+// Mount gives a pure v1 host a unified hierarchy, without controllers, where the options
+// say; elsewhere it does nothing. The caller is in a mount namespace of its own, so that
+// nobody else sees it. Open does the same, and [Tree.Close] undoes it; called before, it lets
+// the host be probed as Open will find it.
+func (o Options) Mount() error {
+	if o.Unified == "" {
+		return nil
 	}
 	there, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2"))
 	if err != nil {
-		return "", fmt.Errorf("cgroup mounts: %w", err)
+		return fmt.Errorf("cgroup mounts: %w", err)
 	}
 	if len(there) > 0 {
-		return "", nil
+		return nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("unified cgroup hierarchy: %w", err)
+	if err := os.MkdirAll(o.Unified, 0o755); err != nil {
+		return fmt.Errorf("unified cgroup hierarchy: %w", err)
 	}
-	if err := unix.Mount("cgroup2", dir, "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return "", fmt.Errorf("mount the unified cgroup hierarchy on %s: %w", dir, err)
+	if err := unix.Mount("cgroup2", o.Unified, "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount the unified cgroup hierarchy on %s: %w", o.Unified, err)
 	}
-	return dir, nil
+	return nil
 }
 
+// unmount undoes Mount, if dir is not empty, and takes the directory away.
 func unmount(dir string) error {
 	if dir == "" {
 		return nil
@@ -49,12 +52,15 @@ func unmount(dir string) error {
 	if err := unix.Unmount(dir, 0); err != nil {
 		return fmt.Errorf("unmount the unified cgroup hierarchy from %s: %w", dir, err)
 	}
+	if err := os.Remove(dir); err != nil {
+		return fmt.Errorf("unified cgroup hierarchy: %w", err)
+	}
 	return nil
 }
 
 // Hierarchies is how this host lays out what sessions need.
 type Hierarchies struct {
-	Layout  string            // "v2" or "hybrid"; "v1" once Open has mounted the unified hierarchy itself
+	Layout  string            // "v2", "hybrid", or "v1" where the unified hierarchy is the one that Mount made
 	Version map[string]string // controller to "v1" or "v2"
 	Missing []string          // controllers that neither offers
 
@@ -110,9 +116,13 @@ func Discover(opts Options) (Hierarchies, error) {
 			h.Missing = append(h.Missing, c)
 		}
 	}
-	h.Layout = "hybrid"
-	if len(h.v1) == 0 {
+	switch {
+	case len(h.v1) == 0:
 		h.Layout = "v2"
+	case opts.Unified != "" && same(h.unified.mount, opts.Unified):
+		h.Layout = "v1"
+	default:
+		h.Layout = "hybrid"
 	}
 	return h, nil
 }

@@ -40,7 +40,7 @@ import (
 // been started in a group of its own.
 type Options struct {
 	Parent     string // group below which they stand, in every hierarchy, such as "/stockade.slice"; processes in it move to its child "supervisor"; "" means the runner's own
-	Unified    string // directory on which Open mounts the unified hierarchy, for this process's mount namespace, when the host (pure v1) has not; "" means do not
+	Unified    string // directory, removed afterwards, on which the unified hierarchy is mounted, for this process's mount namespace, when the host (pure v1) has not; "" means do not
 	Companions []int  // processes that may be moved with the runner on v2, such as the daemon that started it; in a group that was given to us, everybody may
 }
 
@@ -48,7 +48,7 @@ type Options struct {
 type Tree struct {
 	instance string
 	host     Hierarchies
-	mounted  string // where Open mounted the unified hierarchy; empty where the host did
+	mounted  string // where we mounted the unified hierarchy; empty where the host did
 	unified  group
 	v1       []group // one per controller that the host keeps on v1
 	watch    *watcher
@@ -76,17 +76,17 @@ func Open(instance string, opts Options) (*Tree, error) {
 	}
 	var undo cleanup.Stack
 	defer undo.Run()
-	mounted, err := mountUnified(opts.Unified)
-	if err != nil {
+	if err := opts.Mount(); err != nil {
 		return nil, err
 	}
-	undo.Add(func() { unmount(mounted) })
 	host, err := Discover(opts)
 	if err != nil {
 		return nil, err
 	}
-	if mounted != "" {
-		host.Layout = "v1"
+	var mounted string
+	if host.Layout == "v1" {
+		mounted = opts.Unified
+		undo.Add(func() { unmount(mounted) })
 	}
 	if err := host.site(opts).refusal(); err != nil {
 		return nil, err

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,13 +18,23 @@ import (
 // every session rests on, and reports for each whether it worked: killing a group by one
 // write (5.14), and cloning into one by a descriptor that leads nowhere else (5.7).
 func (h Hierarchies) Try() (kill, clone error) {
-	g := group{h.unified, h.unified.parent}.child("stockade-try-" + strconv.Itoa(os.Getpid()))
+	var undo cleanup.Stack
+	defer undo.Run()
+	at := group{h.unified, h.unified.existing()}
+	for name := range strings.FieldsFuncSeq(strings.TrimPrefix(h.unified.parent, at.rel), func(r rune) bool { return r == '/' }) {
+		at = at.child(name)
+		made := at.dir()
+		if err := at.mkdir(); err != nil && !errors.Is(err, os.ErrExist) { // another instance's, meanwhile
+			err = fmt.Errorf("cgroup: %w", err)
+			return err, err
+		}
+		undo.Add(func() { os.Remove(made) }) // fails, rightly, where somebody has built in it
+	}
+	g := at.child("stockade-try-" + strconv.Itoa(os.Getpid()))
 	if err := g.mkdir(); err != nil {
 		err = fmt.Errorf("cgroup: %w", err)
 		return err, err
 	}
-	var undo cleanup.Stack
-	defer undo.Run()
 	undo.Add(func() { remove(g.dir()) })
 
 	fd, err := unix.OpenTree(unix.AT_FDCWD, g.dir(), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
@@ -39,18 +51,25 @@ func (h Hierarchies) Try() (kill, clone error) {
 	return g.write("cgroup.kill", "1"), clone
 }
 
+// existing is the parent, or what there is above one that the operator named and nobody has
+// made yet.
+func (h hierarchy) existing() string {
+	at := h.parent
+	for at != "" && !exists(h.mount+at) {
+		at = strings.TrimSuffix(path.Dir(at), "/")
+	}
+	return at
+}
+
 // AccountsSwap reports whether the groups of this host account swap, so that it can be
 // bounded.
-func AccountsSwap() (bool, error) {
-	h, err := Discover(Options{})
-	if err != nil {
-		return false, err
-	}
+func (h Hierarchies) AccountsSwap() bool {
 	for _, x := range h.v1 {
 		if x.controller == "memory" {
-			return exists(x.mount + x.parent + memsw), nil
+			return exists(x.mount + x.existing() + memsw)
 		}
 	}
 	// The root of a v2 hierarchy has no such file; every other group of a kernel that accounts has.
-	return h.unified.parent == "" || exists(h.unified.mount+h.unified.parent+"/memory.swap.max"), nil
+	above := h.unified.existing()
+	return above == "" || exists(h.unified.mount+above+"/memory.swap.max")
 }

@@ -29,8 +29,9 @@ const (
 	unknown = "unknown" // asking was not permitted
 )
 
-// Probe tries every layer. What cannot be found out is a layer of state "unknown", never an error.
-func Probe() sandbox.Host {
+// Probe tries every layer, and those of groups where the options say that sessions' are to
+// stand. What cannot be found out is a layer of state "unknown", never an error.
+func Probe(groups cgroup.Options) sandbox.Host {
 	h := sandbox.Host{Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err == nil {
@@ -41,7 +42,7 @@ func Probe() sandbox.Host {
 		h.Memory = int64(info.Totalram) * int64(info.Unit)
 	}
 
-	layout, err := cgroup.Discover(cgroup.Options{})
+	layout, err := cgroup.Discover(groups)
 	h.Cgroup = layout.Layout
 	h.Layers = append(h.Layers, cgroups(layout, err)...)
 	for _, t := range trials {
@@ -121,12 +122,12 @@ func cgroups(h cgroup.Hierarchies, err error) []sandbox.Layer {
 	return append(layers,
 		trial{"cgroup kill", true, func() (string, error) { return "", kill }, fmt.Sprintf(kernel, "5.14") + ", and a group that the runner may build in: " + delegate}.layer(),
 		trial{"clone into cgroup", true, func() (string, error) { return "", clone }, fmt.Sprintf(kernel, "5.7") + ", and a group that the runner may build in: " + delegate}.layer(),
-		trial{"swap ceiling", true, swap, "boot with swapaccount=1, or swapoff -a"}.layer(),
+		trial{"swap ceiling", true, func() (string, error) { return swap(h) }, "boot with swapaccount=1, or swapoff -a"}.layer(),
 	)
 }
 
 // swap is bounded where groups account it, and where there is none.
-func swap() (string, error) {
+func swap(h cgroup.Hierarchies) (string, error) {
 	data, err := os.ReadFile("/proc/swaps")
 	if err != nil {
 		return "", err
@@ -134,11 +135,7 @@ func swap() (string, error) {
 	if strings.Count(string(data), "\n") <= 1 { // the heading
 		return "the host has no swap", nil
 	}
-	accounted, err := cgroup.AccountsSwap()
-	if err != nil {
-		return "", err
-	}
-	if !accounted {
+	if !h.AccountsSwap() {
 		return "", errors.New("swap is in use and not accounted")
 	}
 	return "", nil

@@ -6,23 +6,22 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/moby/sys/mountinfo"
+
+	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/host"
 )
 
 // T037: every layer is found, says what it costs to miss it, and probing leaves nothing:
 // no group, no mount, no descriptor, no process.
 func TestProbe(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("STOCKADE_NOSKIP") == "1" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root")
-	}
-	host.Probe() // what the runtime opens once, it opens now
+	needsRoot(t)
+	host.Probe(cgroup.Options{}) // what the runtime opens once, it opens now
 	before := traces(t)
-	h := host.Probe()
+	h := host.Probe(cgroup.Options{})
 	if after := traces(t); after != before {
 		t.Errorf("left behind: before %s, after %s", before, after)
 	}
@@ -44,6 +43,62 @@ func TestProbe(t *testing.T) {
 	for _, l := range h.Missing() { // where the tests run, sessions can be opened
 		t.Errorf("%s: %s: %s", l.Name, l.Detail, l.Remedy)
 	}
+}
+
+// T037: groups are tried where sessions' are to stand, which need not exist yet, and not in
+// the group that we happen to be in: here it is one that lets nobody build.
+func TestProbeNamedParent(t *testing.T) {
+	needsRoot(t)
+	if parent := os.Getenv("HOST_TEST_PARENT"); parent != "" {
+		for _, l := range host.Probe(cgroup.Options{Parent: parent}).Layers {
+			if l.Name == "cgroup kill" || l.Name == "clone into cgroup" {
+				fmt.Printf("%s: %s %s\n", l.Name, l.State, l.Detail)
+			}
+		}
+		return
+	}
+	unified, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2"))
+	if err != nil || len(unified) == 0 {
+		t.Fatalf("no unified hierarchy: %v", err)
+	}
+	at := fmt.Sprintf("%s/stockade-host-test-%d", unified[0].Mountpoint, os.Getpid())
+	closed := filepath.Join(at, "closed")
+	if err := os.MkdirAll(closed, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(closed); os.Remove(at) })
+	if err := os.WriteFile(closed+"/cgroup.max.descendants", []byte("0"), 0); err != nil {
+		t.Fatal(err)
+	}
+	group, err := os.Open(closed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	below := strings.TrimPrefix(at, unified[0].Mountpoint)
+	for parent, state := range map[string]string{below: "present", below + "/not/yet": "present", below + "/closed": "missing"} {
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestProbeNamedParent$")
+		cmd.Env = append(os.Environ(), "HOST_TEST_PARENT="+parent)
+		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
+		out, err := cmd.CombinedOutput()
+		if err != nil || strings.Count(string(out), ": "+state+" ") != 2 {
+			t.Errorf("below %s: want both %s: %v\n%s", parent, state, err, out)
+		}
+		if left, err := filepath.Glob(at + "/*/cgroup.procs"); err != nil || len(left) != 1 {
+			t.Errorf("below %s: left %q, %v", parent, left, err)
+		}
+	}
+}
+
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("STOCKADE_NOSKIP") == "1" {
+		t.Fatal("needs root")
+	}
+	t.Skip("needs root")
 }
 
 func traces(t *testing.T) string {
