@@ -46,6 +46,12 @@ type process struct {
 
 func run(t *testing.T, bin string, args ...string) *process {
 	t.Helper()
+	return command(t, bin, args...).start(t)
+}
+
+// command is a stockade-run with a place of its own, not started.
+func command(t *testing.T, bin string, args ...string) *process {
+	t.Helper()
 	dir := t.TempDir()
 	p := &process{
 		instance: fmt.Sprintf("runmain%d-%d", os.Getpid(), time.Now().UnixNano()%1e6),
@@ -55,6 +61,12 @@ func run(t *testing.T, bin string, args ...string) *process {
 	p.Cmd = exec.Command(filepath.Join(bin, "stockade-run"), append([]string{
 		"--socket", p.socket, "--state", p.state, "--instance", p.instance, "--init", filepath.Join(bin, "stockade-init"),
 	}, args...)...)
+	return p
+}
+
+// start starts the process, and ends it with the test.
+func (p *process) start(t *testing.T) *process {
+	t.Helper()
 	p.Stderr = &p.stderr
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
@@ -198,4 +210,59 @@ func TestProcess(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPureV1 is the real runner on a host that has mounted no unified hierarchy: it mounts
+// one that nobody else sees, says what it found, and takes it away again.
+func TestPureV1(t *testing.T) {
+	const unified = "/sys/fs/cgroup/unified"
+	if _, err := os.Stat(unified + "/cgroup.procs"); err != nil {
+		t.Log("the controllers are on v2 here: there is no v1 host to be had by unmounting")
+		return
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := command(t, build(t), "--follow")
+	p.Path = "/bin/sh"
+	p.Args = append([]string{"sh", "-ec", "mount --make-rprivate /; umount " + unified + `; exec "$@"`, "sh"}, p.Args...)
+	p.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	p.start(t)
+	r := p.dial(t)
+	if h := r.Host(); h.Cgroup != "v1" || len(h.Missing()) > 0 {
+		t.Errorf("cgroups %q, missing %+v", h.Cgroup, h.Missing())
+	}
+	ctx := context.Background()
+	if _, err := r.Open(ctx, spec("s")); err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range []struct {
+		command, out string
+		oom          bool
+	}{
+		{"echo hello", "hello\n", false},
+		{"grep -c cgroup2 /proc/self/mountinfo; true", "0\n", false},
+		{"exec tail /dev/zero", "", true},
+		{"echo again", "again\n", false},
+	} {
+		x, err := r.Start(ctx, sandbox.Exec{Session: "s", ID: fmt.Sprint("x", i), Argv: []string{"/bin/sh", "-c", row.command}, Cwd: "/tmp"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, _ := io.ReadAll(x.Stdout)
+		if res := <-x.Done; string(out) != row.out || res.OOM != row.oom || res.Usage.CPU <= 0 {
+			t.Errorf("%s: %q %+v", row.command, out, res)
+		}
+		x.Stdout.Close()
+		x.Stderr.Close()
+	}
+	if _, err := r.Close(ctx, "s"); err != nil {
+		t.Error(err)
+	}
+	r.Disconnect()
+	p.mustEnd(t)
+	if after, _ := os.ReadFile("/proc/self/mountinfo"); !bytes.Equal(after, mounts) {
+		t.Errorf("the host's mounts changed:\n%s\nto\n%s", mounts, after)
+	}
 }
