@@ -154,6 +154,8 @@ func (c *cli) ended(r *api.Receipt) error {
 		c.say("out of memory: the session's memory ceiling was reached (peak %s)", amount(x.Usage.PeakMemoryBytes))
 	}
 	switch {
+	case x.ErrorCode == api.CodeSessionExpired:
+		return &exitError{exitTimeout, fmt.Errorf("the session expired %s after the command began, and ended it", span(x.Usage.WallNS))}
 	case x.Status == "timeout":
 		return &exitError{exitTimeout, fmt.Errorf("timed out after %s", span(x.Usage.WallNS))}
 	case x.Signal != "":

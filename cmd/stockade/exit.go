@@ -26,7 +26,7 @@ const exitHelp = `Exit status of run and exec:
   121    the supervisor could not carry it out or cannot be reached
   122    the command line is wrong
   123    --twice: the two runs gave different outputs
-  124    the command ran out of time and was killed
+  124    the command ran out of time, its own or its session's, and was killed
   128+n  signal n ended the command; 137 with a message when memory ran out
 The other commands use 0, 120, 121 and 122; receipts verify uses 1 for a journal
 that does not verify. A receipt (--json, --receipt) tells them apart beyond doubt.`

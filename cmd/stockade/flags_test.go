@@ -248,6 +248,7 @@ func TestStatusOfReceipts(t *testing.T) {
 		{"exit code", exec(api.ExecResult{Status: "ok", ExitCode: 7}), 7},
 		{"signal", exec(api.ExecResult{Status: "signaled", ExitCode: -1, Signal: "KILL"}), 137},
 		{"timeout", exec(api.ExecResult{Status: "timeout", ExitCode: -1, Signal: "KILL"}), exitTimeout},
+		{"session's end", exec(api.ExecResult{Status: "timeout", ExitCode: -1, Signal: "KILL", ErrorCode: "session_expired"}), exitTimeout},
 		{"no exit code", exec(api.ExecResult{Status: "error", ExitCode: -1, ErrorCode: "wait_failed"}), exitUnavailable},
 		{"denied", &api.Receipt{Op: api.OpExec, Outcome: api.OutcomeDenied, Deny: []api.Deny{{Code: "argv_limit_exceeded"}}}, exitDenied},
 		{"faulted", &api.Receipt{Op: api.OpExec, Outcome: api.OutcomeFaulted, ErrorCode: "spawn_failed"}, exitUnavailable},
@@ -261,6 +262,23 @@ func TestStatusOfReceipts(t *testing.T) {
 		}
 		if got != row.want {
 			t.Errorf("%s: status %d, want %d (%v)", row.name, got, row.want, err)
+		}
+	}
+}
+
+// Whose time it was is said: the remedy for the one is --timeout, for the other --ttl.
+func TestWhoseTimeWasUp(t *testing.T) {
+	for code, want := range map[api.Code]string{
+		api.CodeTimeout:        "stockade: timed out after 1.99s\n",
+		api.CodeSessionExpired: "stockade: the session expired 1.99s after the command began, and ended it\n",
+	} {
+		var stderr strings.Builder
+		c := &cli{stdout: io.Discard, stderr: &stderr}
+		c.report(c.ended(&api.Receipt{Op: api.OpExec, Outcome: api.OutcomeOK, Payload: api.Payload{Exec: &api.ExecResult{
+			Status: "timeout", ExitCode: -1, Signal: "KILL", ErrorCode: code, Usage: api.Usage{WallNS: 1_990_000_000},
+		}}}))
+		if stderr.String() != want {
+			t.Errorf("%s: %q, want %q", code, stderr.String(), want)
 		}
 	}
 }

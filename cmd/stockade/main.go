@@ -7,7 +7,8 @@
 // Rules of the interface:
 //
 //   - stdout carries the result and nothing else: the command's own output for run and
-//     exec, a table or a word for the rest, one JSON document with --json.
+//     exec, a table or a word for the rest, one JSON document with --json
+//     (blob get and completion write the content itself, in any case).
 //   - stderr carries what a person should know: the command's stderr, refusals with
 //     their reasons, clamps, warnings. Every line of ours begins with "stockade:".
 //   - the exit status tells the cases apart: see codes in exit.go. It is the command's
@@ -78,7 +79,7 @@ exactly that, runs commands in it, and answers with receipts.
 		root.PersistentPreRunE = func(*cobra.Command, []string) error { return usage("STOCKADE_SCOPE: %v", err) }
 	}
 	root.PersistentFlags().Var(&c.scope, "scope", "whose work this is among the agents of one user: agent_id=…,world_id=…,chat_id=… (STOCKADE_SCOPE)")
-	root.PersistentFlags().BoolVar(&c.json, "json", false, "write the result as one JSON document")
+	root.PersistentFlags().BoolVar(&c.json, "json", false, "write the result as one JSON document (blob get and completion: the content itself, in any case)")
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
