@@ -9,6 +9,8 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/stockade-dev/stockade/policies"
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/sandbox"
@@ -255,8 +257,8 @@ func TestSameInputSameDecision(t *testing.T) {
 	if first.Deny[0].Code != "at_1700000000000000000" {
 		t.Errorf("%v", first.Deny)
 	}
-	decoded, err := rego.DecodeInput(first.Input)
-	if err != nil {
+	var decoded rego.Input
+	if err := json.Unmarshal(first.Input, &decoded, json.RejectUnknownMembers(true)); err != nil {
 		t.Fatal(err)
 	}
 	again := e.Decide(t.Context(), rego.Open, decoded)

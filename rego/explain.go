@@ -124,19 +124,12 @@ func text(obj ast.Object, name string) string {
 	return string(s)
 }
 
-// DecodeInput reads the canonical bytes of an input, as a record holds them.
-func DecodeInput(canonical []byte) (Input, error) {
-	var in Input
-	err := json.Unmarshal(canonical, &in, json.RejectUnknownMembers(true))
-	return in, err
-}
-
 // remedies tries the changes that a code suggests and keeps those that help.
 func (e *Engine) remedies(ctx context.Context, ref string, canonical []byte, deny api.Deny) []Remedy {
 	var helped []Remedy
 	for _, c := range changes[deny.Code] {
-		in, err := DecodeInput(canonical)
-		if err != nil || in.Request == nil {
+		var in Input // each change gets one of its own
+		if err := json.Unmarshal(canonical, &in, json.RejectUnknownMembers(true)); err != nil || in.Request == nil {
 			return nil
 		}
 		_, object, _ := strings.Cut(deny.Subject, ":")

@@ -269,7 +269,8 @@ func TestForceShortensGrace(t *testing.T) {
 	})
 }
 
-// R070–R077.
+// R070–R077. A signal to a session that has ended is answered alike, with the same
+// ended_at_ns, whenever and whichever it is (R074).
 func TestSignal(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

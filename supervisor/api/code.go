@@ -107,10 +107,8 @@ const (
 	CodeEnvLimit             Code = "env_limit_exceeded"
 	CodeEnvPatchLimit        Code = "env_patch_limit_exceeded"
 	CodeEnvVarNotAllowed     Code = "env_var_not_allowed"
-	CodeTTLExceeded          Code = "session_ttl_exceeded"
 	CodeArgvLimit            Code = "argv_limit_exceeded"
 	CodeArgLength            Code = "arg_length_exceeded"
-	CodeTimeoutExceeded      Code = "timeout_exceeded"
 	CodeCwdNotAllowed        Code = "cwd_not_allowed"
 	CodeOutputModeNotAllowed Code = "output_mode_not_allowed"
 	CodeOutputNotAllowed     Code = "output_not_allowed"
@@ -232,10 +230,8 @@ var Codes = []CodeInfo{
 	{CodeEnvLimit, 403, "More environment variables than granted."},
 	{CodeEnvPatchLimit, 403, "More environment variables than granted to an execution."},
 	{CodeEnvVarNotAllowed, 403, "The name of an environment variable is not granted."},
-	{CodeTTLExceeded, 403, "The session's life would be longer than granted."},
 	{CodeArgvLimit, 403, "More arguments than granted."},
 	{CodeArgLength, 403, "An argument is longer than granted."},
-	{CodeTimeoutExceeded, 403, "The time limit is longer than granted."},
 	{CodeCwdNotAllowed, 403, "The working directory of the execution is not granted."},
 	{CodeOutputModeNotAllowed, 403, "The output mode is not granted."},
 	{CodeOutputNotAllowed, 403, "A path of outputs is not granted."},

@@ -173,7 +173,6 @@ type Usage struct {
 type SignalResult struct {
 	Status    string `json:"status"` // signaled, not_found, already_exited, error
 	Signal    string `json:"signal"` // canonical: "TERM"
-	ExitCode  *int   `json:"exit_code,omitzero"`
 	EndedAtNS int64  `json:"ended_at_ns,omitzero"`
 	EndedAt   string `json:"ended_at,omitempty"`
 	ErrorCode Code   `json:"error_code,omitzero"`
@@ -199,7 +198,7 @@ type BlobResult struct {
 // Session is a session as get and list show it. Environment values are not shown.
 type Session struct {
 	SessionID    string            `json:"session_id"`
-	State        string            `json:"state"` // creating, ready, closing, closed, error
+	State        string            `json:"state"` // ready, closing, closed, error
 	Profile      string            `json:"profile,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
 	Principal    Principal         `json:"principal"`

@@ -112,7 +112,7 @@ var checks = map[Op][]check{
 	OpSessionList: {
 		{CodeInvalidLabel, func(r *Request) string { return labelsFault(r.Read.Labels) }},
 		{CodeInvalidParams, func(r *Request) string {
-			return unlisted("state", r.Read.State, "", "creating", "ready", "closing", "closed", "error")
+			return unlisted("state", r.Read.State, "", "ready", "closing", "closed", "error")
 		}},
 		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
 	},

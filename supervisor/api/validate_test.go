@@ -105,6 +105,7 @@ func TestValidate(t *testing.T) {
 		{"blob ref", &Request{Op: OpBlobPut, Blob: &BlobPut{BlobRef: strings.ToUpper(ref)}}, CodeInvalidBlobRef},
 		{"blob get", &Request{Op: OpBlobGet, Read: &Read{}}, CodeInvalidBlobRef},
 		{"get", &Request{Op: OpSessionGet, Read: &Read{}}, CodeSessionNotFound},
+		{"list a state in which nothing is listed", &Request{Op: OpSessionList, Read: &Read{State: "creating"}}, CodeInvalidParams},
 		{"list state", &Request{Op: OpSessionList, Read: &Read{State: "dead"}}, CodeInvalidParams},
 		{"list limit", &Request{Op: OpReceiptList, Read: &Read{Limit: 1 << 40}}, CodeInvalidParams},
 		{"output", &Request{Op: OpOutput, Read: &Read{ExecID: "/"}}, CodeExecNotFound},
