@@ -18,8 +18,8 @@ import (
 const atOnce = 20
 
 // TestChurn opens a session, runs a command in it and closes it, a thousand times, twenty
-// at a time; the leak check around it must find nothing (T076). STOCKADE_CHURN says
-// another number.
+// at a time; the leak check around it must find nothing (T076), and no two sessions may have
+// had the same id (R016). STOCKADE_CHURN says another number.
 func TestChurn(t *testing.T) {
 	rounds := 1000
 	if s := os.Getenv("STOCKADE_CHURN"); s != "" {
@@ -29,12 +29,16 @@ func TestChurn(t *testing.T) {
 		}
 	}
 	c := start(t).Client()
+	var given sync.Map
 	took := repeat(t, rounds, func(ctx context.Context, i int) error {
 		r, err := c.Open(ctx, api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}})
 		if err := happened(r, err); err != nil {
 			return err
 		}
 		session := r.SessionID
+		if _, twice := given.LoadOrStore(session, i); twice {
+			return fmt.Errorf("session id %s is given out twice", session)
+		}
 		word := fmt.Sprintf("round-%d", i)
 		r, err = c.Exec(ctx, api.Exec{SessionID: session, Argv: []string{"echo", word}})
 		if err := happened(r, err); err != nil {

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/journal"
 	"github.com/stockade-dev/stockade/internal/testbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -149,4 +154,92 @@ func TestRunnerIsKilled(t *testing.T) {
 	if err := once(t.Context(), d); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestDaemonIsKilled kills the daemon in the middle of an open, in the middle of a command
+// and as soon as a command's receipt is there, each several times at another moment. After
+// the restart every intent has exactly one receipt, the journal verifies, what was
+// answered is what is on record, and nothing is left (R110, T091).
+func TestDaemonIsKilled(t *testing.T) {
+	d := start(t)
+	answered := map[string]api.Outcome{}
+	for _, moment := range []struct {
+		name string
+		act  func(t *testing.T) // returns when the daemon may be killed
+	}{
+		{"an open is under way", func(t *testing.T) {
+			go d.Client().Open(context.Background(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}})
+		}},
+		{"a command is under way", func(t *testing.T) {
+			session := opened(t, d.Client(), nil).SessionID
+			go d.Client().Exec(context.Background(), api.Exec{SessionID: session, Argv: []string{"sleep", "1000"}})
+		}},
+		{"a command is answered", func(t *testing.T) {
+			r := shell(t, d.Client(), opened(t, d.Client(), nil).SessionID, "echo done")
+			answered[r.IntentID] = r.Outcome
+		}},
+	} {
+		t.Run(moment.name, func(t *testing.T) {
+			for range 5 {
+				moment.act(t)
+				time.Sleep(rand.N(30 * time.Millisecond))
+				d.Kill()
+				d.Client().CloseIdle()
+				if err := d.Start(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	for id, outcome := range answered {
+		if r, err := d.Client().Receipt(t.Context(), id); err != nil || r.Outcome != outcome {
+			t.Errorf("%s was answered %s, is %+v, %v", id, outcome, r, err)
+		}
+	}
+	if len(answered) != 5 {
+		t.Errorf("%d answers", len(answered))
+	}
+	if err := d.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(filepath.Join(bin, "stockade"), "receipts", "verify", "--state", d.State).CombinedOutput(); err != nil {
+		t.Errorf("verify: %v\n%s", err, out)
+	}
+	settledOnce(t, d.State)
+}
+
+// settledOnce looks into the journal itself: what a supervisor shows is its index, in
+// which a second receipt would not be seen.
+func settledOnce(t *testing.T, state string) {
+	receipts := map[string]int{}
+	if err := journal.Scan(filepath.Join(state, "journal"), func(seq int64, rec []byte) error {
+		var r struct {
+			Type     string `json:"type"`
+			IntentID string `json:"intent_id"`
+			Receipt  struct {
+				IntentID string `json:"intent_id"`
+			} `json:"receipt"`
+		}
+		if err := json.Unmarshal(rec, &r); err != nil {
+			return err
+		}
+		switch r.Type {
+		case "intent":
+			receipts[r.IntentID] += 0
+		case "receipt":
+			if _, asked := receipts[r.Receipt.IntentID]; !asked {
+				t.Errorf("record %d settles %q, which was not asked before", seq, r.Receipt.IntentID)
+			}
+			receipts[r.Receipt.IntentID]++
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for id, n := range receipts {
+		if n != 1 {
+			t.Errorf("%s has %d receipts", id, n)
+		}
+	}
+	t.Logf("%d intents, each with one receipt", len(receipts))
 }
