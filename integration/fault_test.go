@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -172,7 +173,16 @@ func TestDaemonIsKilled(t *testing.T) {
 		}},
 		{"a command is under way", func(t *testing.T) {
 			session := opened(t, d.Client(), nil).SessionID
-			go d.Client().Exec(context.Background(), api.Exec{SessionID: session, Argv: []string{"sleep", "1000"}})
+			accepted := make(chan struct{})
+			accept := sync.OnceFunc(func() { close(accepted) })
+			go func() {
+				defer accept()
+				d.Client().ExecStream(context.Background(), api.Exec{SessionID: session, Argv: []string{"sleep", "1000"}}, func(api.Event) error {
+					accept()
+					return nil
+				})
+			}()
+			<-accepted
 		}},
 		{"a command is answered", func(t *testing.T) {
 			r := shell(t, d.Client(), opened(t, d.Client(), nil).SessionID, "echo done")
@@ -205,19 +215,22 @@ func TestDaemonIsKilled(t *testing.T) {
 	if out, err := exec.Command(filepath.Join(bin, "stockade"), "receipts", "verify", "--state", d.State).CombinedOutput(); err != nil {
 		t.Errorf("verify: %v\n%s", err, out)
 	}
-	settledOnce(t, d.State)
+	if n := settledOnce(t, d.State); n < 5 { // the commands, and opens when it hits them
+		t.Errorf("%d operations were interrupted: the kills come too late", n)
+	}
 }
 
 // settledOnce looks into the journal itself: what a supervisor shows is its index, in
-// which a second receipt would not be seen.
-func settledOnce(t *testing.T, state string) {
+// which a second receipt would not be seen. It returns how many operations a kill interrupted.
+func settledOnce(t *testing.T, state string) (interrupted int) {
 	receipts := map[string]int{}
 	if err := journal.Scan(filepath.Join(state, "journal"), func(seq int64, rec []byte) error {
 		var r struct {
 			Type     string `json:"type"`
 			IntentID string `json:"intent_id"`
 			Receipt  struct {
-				IntentID string `json:"intent_id"`
+				IntentID  string   `json:"intent_id"`
+				ErrorCode api.Code `json:"error_code"`
 			} `json:"receipt"`
 		}
 		if err := json.Unmarshal(rec, &r); err != nil {
@@ -231,6 +244,9 @@ func settledOnce(t *testing.T, state string) {
 				t.Errorf("record %d settles %q, which was not asked before", seq, r.Receipt.IntentID)
 			}
 			receipts[r.Receipt.IntentID]++
+			if r.Receipt.ErrorCode == api.CodeSupervisorRestarted {
+				interrupted++
+			}
 		}
 		return nil
 	}); err != nil {
@@ -241,5 +257,6 @@ func settledOnce(t *testing.T, state string) {
 			t.Errorf("%s has %d receipts", id, n)
 		}
 	}
-	t.Logf("%d intents, each with one receipt", len(receipts))
+	t.Logf("%d intents, %d of them interrupted", len(receipts), interrupted)
+	return interrupted
 }
