@@ -1,7 +1,7 @@
 package integration
 
 import (
-	"context"
+	"bufio"
 	"io"
 	"net"
 	"net/http"
@@ -20,12 +20,6 @@ func TestHostileRequests(t *testing.T) {
 	d := start(t)
 	c := d.Client()
 	session := opened(t, c, nil).SessionID
-	direct := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", d.Socket)
-		},
-	}}
 	const kind = "application/json"
 	exec := `{"session_id":"` + session + `","argv":["touch","/tmp/ran"]`
 	for _, k := range []struct {
@@ -53,7 +47,16 @@ func TestHostileRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Header.Set("Content-Type", k.kind)
-			resp, err := direct.Do(req)
+			req.Close = true
+			conn, err := net.Dial("unix", d.Socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			// Who is refused half read is cut off while it writes: net/http's client would report that
+			// and not always the answer.
+			go req.Write(conn)
+			resp, err := http.ReadResponse(bufio.NewReader(conn), req)
 			if err != nil {
 				t.Fatal(err)
 			}
