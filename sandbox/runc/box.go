@@ -163,18 +163,19 @@ var namespaceTypes = map[specs.LinuxNamespaceType]configs.NamespaceType{
 
 // sweepBoxes forgets the containers of an earlier runner. An init that it had started and
 // not yet moved to its groups waits to be released, for ever: it is let go on, and ends,
-// because nobody is at the other end of its socket.
-func sweepBoxes(dir string) error {
+// because nobody is at the other end of its socket. It may not have come to the place
+// where it waits yet, so the receiver keeps the descriptors as long as it lives.
+func sweepBoxes(dir string) (released []*os.File, err error) {
 	waiting, err := filepath.Glob(filepath.Join(dir, "*", "exec.fifo"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, path := range waiting {
 		if fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0); err == nil {
-			defer unix.Close(fd)
+			released = append(released, os.NewFile(uintptr(fd), path))
 		}
 	}
-	return os.RemoveAll(dir)
+	return released, os.RemoveAll(dir)
 }
 
 // release lets init execute.

@@ -42,6 +42,7 @@ type Runner struct {
 	idmaps  idMaps
 	stock   *stock
 	place   string                  // where a staging mounts the root
+	swept   []*os.File              // see sweepBoxes
 	fail    func(step string) error // makes Open fail there; nil but in tests
 
 	mu       sync.Mutex
@@ -83,7 +84,7 @@ func New(o Options) (_ *Runner, err error) {
 	if err := r.tree.Sweep(); err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)
 	}
-	if err := sweepBoxes(r.boxes()); err != nil {
+	if r.swept, err = sweepBoxes(r.boxes()); err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)
 	}
 	r.stock = r.newStock(o.Stock)
@@ -199,7 +200,7 @@ func (r *Runner) Shutdown() error {
 	err := errors.Join(r.tree.Close(), os.RemoveAll(r.boxes()))
 	_ = os.Remove(r.options.State) // whose other contents, if any, are somebody else's
 	r.idmaps.close()
-	for _, f := range []*os.File{r.ids.file, r.init, r.state} {
+	for _, f := range append(r.swept, r.ids.file, r.init, r.state) {
 		f.Close()
 	}
 	return err
