@@ -17,7 +17,7 @@ build: setup                   ## the four commands; only the runner is privileg
 test: vet unit policy integration  ## everything, in less than twelve minutes on two cores
 
 unit: setup                    ## what needs no binaries
-	bash scripts/delegated $(GO) test $$($(GO) list ./... | grep -v /integration)
+	bash scripts/delegated $(GO) test -count=1 $$($(GO) list ./... | grep -v /integration)
 
 integration: build             ## users' stories, escapes, leaks: the real binaries, as root
 	STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 10m ./integration/...
