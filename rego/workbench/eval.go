@@ -43,42 +43,6 @@ type question struct {
 	now                     int64
 }
 
-// bodies decode the wire body of an operation into the request that policy judges.
-var bodies = map[api.Op]func([]byte, *api.Request) *api.Error{
-	api.OpSessionOpen: func(b []byte, r *api.Request) *api.Error {
-		p, err := api.Decode[api.SessionOpen](b)
-		r.Open, r.Principal.Scope = &p, p.Scope
-		return err
-	},
-	api.OpExec: func(b []byte, r *api.Request) *api.Error {
-		p, err := api.Decode[api.Exec](b)
-		r.Exec, r.Principal.Scope = &p, p.Scope
-		return err
-	},
-	api.OpSessionSignal: func(b []byte, r *api.Request) *api.Error {
-		p, err := api.Decode[api.SessionSignal](b)
-		r.Signal, r.Principal.Scope = &p, p.Scope
-		return err
-	},
-	api.OpSessionClose: func(b []byte, r *api.Request) *api.Error {
-		p, err := api.Decode[api.SessionClose](b)
-		r.Close, r.Principal.Scope = &p, p.Scope
-		return err
-	},
-	api.OpBlobPut: func(b []byte, r *api.Request) *api.Error {
-		p, err := api.Decode[api.BlobPut](b)
-		r.Blob = &p
-		return err
-	},
-}
-
-// readBody is the body of every other operation.
-func readBody(b []byte, r *api.Request) *api.Error {
-	p, err := api.Decode[api.Read](b)
-	r.Read = &p
-	return err
-}
-
 func (b *bench) eval() *cobra.Command {
 	q := question{uid: uint32(os.Getuid()), gid: uint32(os.Getgid())}
 	cmd := &cobra.Command{
@@ -144,13 +108,11 @@ func (q question) input(stdin io.Reader) (rego.Input, error) {
 	if err != nil {
 		return in, err
 	}
-	decode, ok := bodies[req.Op]
-	if !ok {
-		decode = readBody
+	scope, refused := req.SetParameters(body)
+	if refused != nil {
+		return in, fmt.Errorf("request: %w", refused)
 	}
-	if err := decode(body, req); err != nil {
-		return in, fmt.Errorf("request: %w", err)
-	}
+	req.Principal.Scope = scope
 	if err := req.Validate(); err != nil {
 		return in, fmt.Errorf("request: %w", err)
 	}

@@ -52,38 +52,6 @@ func declare(req *api.Request, body api.Scope) *api.Error {
 	return api.Errorf(api.CodeInvalidHeader, "the Stockade-Scope header and the body declare different scopes")
 }
 
-// parameters are how the body of each operation becomes part of a request. Reads take
-// the names of [api.Read].
-var parameters = map[api.Op]func(*api.Request, []byte) *api.Error{
-	api.OpSessionOpen: into(func(r *api.Request, v *api.SessionOpen) api.Scope { r.Open = v; return v.Scope }),
-	api.OpExec:        into(func(r *api.Request, v *api.Exec) api.Scope { r.Exec = v; return v.Scope }),
-	api.OpSessionSignal: into(func(r *api.Request, v *api.SessionSignal) api.Scope {
-		r.Signal = v
-		return v.Scope
-	}),
-	api.OpSessionClose: into(func(r *api.Request, v *api.SessionClose) api.Scope { r.Close = v; return v.Scope }),
-	api.OpSessionGet:   into(setRead),
-	api.OpSessionList:  into(setRead),
-	api.OpOutput:       into(setRead),
-	api.OpBlobGet:      into(setRead),
-	api.OpReceiptGet:   into(setRead),
-	api.OpReceiptList:  into(setRead),
-	api.OpCheckpoint:   into(setRead),
-	api.OpHostInfo:     into(setRead),
-}
-
-func setRead(r *api.Request, v *api.Read) api.Scope { r.Read = v; return api.Scope{} }
-
-func into[T any](set func(*api.Request, *T) api.Scope) func(*api.Request, []byte) *api.Error {
-	return func(r *api.Request, body []byte) *api.Error {
-		v, err := api.Decode[T](body)
-		if err != nil {
-			return err
-		}
-		return declare(r, set(r, &v))
-	}
-}
-
 // fromBody makes a request of an operation whose parameters are the body.
 func (c *call) fromBody(op api.Op) (*api.Request, *api.Error) {
 	req, err := c.request(op)
@@ -94,7 +62,11 @@ func (c *call) fromBody(op api.Op) (*api.Request, *api.Error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := parameters[req.Op](req, body); err != nil {
+	scope, err := req.SetParameters(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := declare(req, scope); err != nil {
 		return nil, err
 	}
 	return req, nil
