@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"io"
 	"os"
 	"time"
 )
@@ -36,10 +35,35 @@ type TreeDigest struct {
 	Bytes  int64
 }
 
-// Process is a started execution. The receiver of a Process closes Stdout and Stderr.
+// Process is an execution that was started, or taken over. The receiver of a Process closes
+// its files, which are polled. The runner has duplicates of them until the execution is forgotten,
+// for the daemon that comes after this one.
 type Process struct {
-	Stdout, Stderr io.ReadCloser
+	Stdin          *os.File // the end that is written; nil unless Exec.StdinOpen
+	Stdout, Stderr *os.File
+	Started        time.Time
 	Done           <-chan Result // one value once the command has been reaped; closed without one if the runner is gone
+}
+
+// Held is a session that the runner has, as it tells a daemon that comes later.
+type Held struct {
+	Session string
+	Keep    []byte // Spec.Keep
+	Execs   []HeldExec
+}
+
+// HeldExec is an execution that was started and has not been forgotten. What is not among
+// them was never started, or its end was taken note of.
+type HeldExec struct {
+	ID      string
+	Started time.Time
+	Ended   bool // its Result is there to be had
+}
+
+// Load is what a session uses at this moment.
+type Load struct {
+	MemoryBytes int64
+	PIDs        int64
 }
 
 // Result is what became of an execution.

@@ -14,6 +14,9 @@ type Spec struct {
 	Network  string // "none"
 	Seccomp  string // profile name
 	Limits   Limits
+
+	Keep       []byte // the daemon's own: held while the session lives, given back by Sessions, never told to the inside
+	WithDaemon bool   // ends with the daemon's connection; otherwise it waits for the next daemon
 }
 
 // Caller is the identity that the kernel gave for the peer of the socket.
@@ -111,4 +114,5 @@ type Exec struct {
 	Env        []string // complete: NAME=value
 	Cwd        string   // absolute inside path
 	Background bool     // leave processes that outlive the command; otherwise they are killed when it ends
+	StdinOpen  bool     // stdin is a pipe whose other end the daemon writes, until CloseStdin
 }

@@ -36,6 +36,7 @@ var Table = []Row{
 
 	// Tools without knowledge of what they serve.
 	{"internal/cleanup", nil, nil},
+	{"internal/failpoint", nil, nil},
 	{"internal/packet", nil, []string{unix}},
 	{"internal/durable", nil, []string{unix}},
 	{"internal/blob", []string{"internal/durable"}, []string{unix}},
