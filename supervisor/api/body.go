@@ -17,7 +17,42 @@ var bodies = map[Op]func(*Request, []byte) (Scope, *Error){
 	OpExec:          parametersOf(func(r *Request, p *Exec) Scope { r.Exec = p; return p.Scope }),
 	OpSessionSignal: parametersOf(func(r *Request, p *SessionSignal) Scope { r.Signal = p; return p.Scope }),
 	OpSessionClose:  parametersOf(func(r *Request, p *SessionClose) Scope { r.Close = p; return p.Scope }),
+	OpSessionPause:  parametersOf(setSession),
+	OpSessionResume: parametersOf(setSession),
+	OpProcessInput: parametersOf(func(r *Request, p *ProcessInput) Scope {
+		p.Close = p.Close || r.RequestedKind == "effect.close"
+		r.Input = p
+		return p.Scope
+	}),
+	OpProcessSignal: parametersOf(func(r *Request, p *ProcessSignal) Scope { r.Deliver = p; return p.Scope }),
+	OpProcessModify: parametersOf(func(r *Request, p *ProcessModify) Scope { r.Modify = p; return p.Scope }),
+	OpProcessPause:  parametersOf(setProcess),
+	OpProcessResume: parametersOf(setProcess),
+	OpProcessDelete: parametersOf(setProcess),
+	OpProcessCancel: parametersOf(func(r *Request, p *ProcessCancel) Scope { r.Cancel = p; return p.Scope }),
+	OpProcessStop:   parametersOf(func(r *Request, p *ProcessStop) Scope { r.Stop = p; return p.Scope }),
+	OpDrain:         parametersOf(func(r *Request, p *Drain) Scope { r.Drain = p; return p.Scope }),
 	OpBlobPut:       parametersOf(func(r *Request, p *BlobPut) Scope { r.Blob = p; return Scope{} }),
+}
+
+func setSession(r *Request, p *SessionTarget) Scope { r.Session = p; return p.Scope }
+func setProcess(r *Request, p *ProcessTarget) Scope { r.Process = p; return p.Scope }
+
+// Ref returns the execution that an operation on one names, or nil for other operations.
+func (r *Request) Ref() *ProcessRef {
+	switch {
+	case r.Input != nil:
+		return &r.Input.ProcessRef
+	case r.Deliver != nil:
+		return &r.Deliver.ProcessRef
+	case r.Modify != nil:
+		return &r.Modify.ProcessRef
+	case r.Process != nil:
+		return &r.Process.ProcessRef
+	case r.Cancel != nil:
+		return &r.Cancel.ProcessRef
+	}
+	return nil
 }
 
 func parametersOf[T any](set func(*Request, *T) Scope) func(*Request, []byte) (Scope, *Error) {

@@ -53,6 +53,16 @@ const (
 	CodeSessionLimit       Code = "session_limit_exceeded"
 	CodeExecLimit          Code = "exec_limit_exceeded"
 	CodeExecNotFound       Code = "exec_not_found"
+	CodeExecEnded          Code = "exec_ended"
+	CodeQueueFull          Code = "queue_full"
+	CodeSessionPaused      Code = "session_paused"
+	CodeStdinClosed        Code = "stdin_closed"
+	CodeStdinFull          Code = "stdin_full"
+	CodeKeyConflict        Code = "idempotency_conflict"
+	CodeKeyInFlight        Code = "idempotency_in_flight"
+	CodeDraining           Code = "draining"
+	CodeInvalidCursor      Code = "invalid_cursor"
+	CodeGone               Code = "gone"
 
 	// Executions: it started, or should have.
 	CodeSpawnFailed            Code = "spawn_failed"
@@ -62,6 +72,10 @@ const (
 	CodeInlineForbidden        Code = "inline_forbidden_by_policy"
 	CodeOutputStoreFailed      Code = "output_store_failed"
 	CodeWaitFailed             Code = "wait_failed"
+	CodeCanceled               Code = "canceled"
+	CodeSessionIdle            Code = "session_idle"
+	CodeLost                   Code = "lost"
+	CodeMissingDependency      Code = "missing_cas_dependency"
 	CodeSupervisorRestarted    Code = "supervisor_restarted"
 	CodeJournalFailed          Code = "journal_failed"
 	CodeBlobFailed             Code = "blob_failed"
@@ -176,6 +190,16 @@ var Codes = []CodeInfo{
 	{CodeSessionLimit, 429, "The limit of live sessions is reached."},
 	{CodeExecLimit, 429, "The limit of executions that a session may have at once is reached."},
 	{CodeExecNotFound, 404, "There is no such execution, or it belongs to somebody else."},
+	{CodeExecEnded, 409, "The execution has ended."},
+	{CodeQueueFull, 429, "The session runs as many executions as it may, and as many as may wait are waiting."},
+	{CodeSessionPaused, 409, "The session is paused; resume it first."},
+	{CodeStdinClosed, 409, "The execution was not started with stdin_open, or its stdin has been closed."},
+	{CodeStdinFull, 429, "The command does not read; a part of the input was written, and the payload says how much."},
+	{CodeKeyConflict, 409, "The idempotency key was used for another request."},
+	{CodeKeyInFlight, 409, "The request with this idempotency key is in flight; its receipt can be waited for."},
+	{CodeDraining, 503, "The supervisor is being drained and takes no new sessions and executions."},
+	{CodeInvalidCursor, 400, "The cursor is not one that was given out for this stream."},
+	{CodeGone, 410, "The position is not kept any more; the answer says what is."},
 
 	// Executions: it started, or should have.
 	{CodeSpawnFailed, 422, "The command could not be started inside; the message has the reason."},
@@ -185,6 +209,10 @@ var Codes = []CodeInfo{
 	{CodeInlineForbidden, 403, "Inline was required, but policy wants blobs."},
 	{CodeOutputStoreFailed, 500, "The output could not be stored."},
 	{CodeWaitFailed, 502, "The supervisor lost track of the execution; how it ended is unknown."},
+	{CodeCanceled, 200, "The caller canceled the execution."},
+	{CodeSessionIdle, 200, "The session was idle for too long, and the execution ended with it."},
+	{CodeLost, 503, "The supervisor restarted, and the runner no longer had the execution; how it ended is unknown."},
+	{CodeMissingDependency, 500, "A record names a blob that is not there."},
 	{CodeSupervisorRestarted, 503, "The supervisor restarted while the operation was in flight."},
 	{CodeJournalFailed, 503, "The journal cannot be written; no further work is taken."},
 	{CodeBlobFailed, 500, "The blob store failed."},

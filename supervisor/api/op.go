@@ -8,25 +8,57 @@ const (
 	OpSessionOpen   Op = "host.session.open"
 	OpSessionGet    Op = "host.session.get"
 	OpSessionList   Op = "host.session.list"
+	OpSessionEvents Op = "host.session.events"
 	OpSessionSignal Op = "host.session.signal"
+	OpSessionPause  Op = "host.session.pause"
+	OpSessionResume Op = "host.session.resume"
 	OpSessionClose  Op = "host.session.close"
 	OpExec          Op = "host.exec"
+
+	OpProcessGet    Op = "host.process.get"
+	OpProcessList   Op = "host.process.list"
+	OpProcessWait   Op = "host.process.wait"
+	OpProcessWatch  Op = "host.process.watch"
 	OpOutput        Op = "host.process.output"
-	OpBlobPut       Op = "blob.put"
-	OpBlobGet       Op = "blob.get"
-	OpReceiptGet    Op = "receipt.get"
-	OpReceiptList   Op = "receipt.list"
-	OpCheckpoint    Op = "receipt.checkpoint"
-	OpDecide        Op = "policy.decide"
-	OpHostInfo      Op = "host.info"
+	OpProcessInput  Op = "host.process.input"
+	OpProcessSignal Op = "host.process.signal"
+	OpProcessModify Op = "host.process.modify"
+	OpProcessPause  Op = "host.process.pause"
+	OpProcessResume Op = "host.process.resume"
+	OpProcessCancel Op = "host.process.cancel"
+	OpProcessDelete Op = "host.process.delete"
+	OpProcessStop   Op = "host.process.stop"
+
+	OpEvents       Op = "host.events"
+	OpIntentGet    Op = "intent.get"
+	OpIntentList   Op = "intent.list"
+	OpIntentFrames Op = "intent.frames"
+
+	OpBlobPut     Op = "blob.put"
+	OpBlobGet     Op = "blob.get"
+	OpReceiptGet  Op = "receipt.get"
+	OpReceiptList Op = "receipt.list"
+	OpCheckpoint  Op = "receipt.checkpoint"
+	OpDecide      Op = "policy.decide"
+	OpHostInfo    Op = "host.info"
+	OpQuiescence  Op = "admin.quiescence"
+	OpSnapshot    Op = "admin.snapshot"
+	OpDrain       Op = "admin.drain"
 )
 
-// aliases are accepted on input (C1); records carry the canonical name and, as
-// requested_kind, the name that was used.
+// aliases are accepted on input (C1, C7); records carry the canonical name and, as
+// requested_kind, the name that was used. Those of effect.* name an intent, and are
+// operations on the execution that it started.
 var aliases = map[Op]Op{
 	"process.session.open":   OpSessionOpen,
 	"process.exec":           OpExec,
 	"process.session.signal": OpSessionSignal,
+	"effect.input":           OpProcessInput,
+	"effect.modify":          OpProcessModify,
+	"effect.pause":           OpProcessPause,
+	"effect.resume":          OpProcessResume,
+	"effect.cancel":          OpProcessCancel,
+	"effect.close":           OpProcessInput, // with close: the end of its input
 }
 
 // Canonical returns the canonical name of op, which is op itself unless op is an alias.

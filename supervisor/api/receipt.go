@@ -7,9 +7,11 @@ type Receipt struct {
 	IntentID      string    `json:"intent_id"`
 	Op            Op        `json:"op"`
 	RequestedKind Op        `json:"requested_kind,omitzero"`
+	Key           string    `json:"idempotency_key,omitempty"`
 	Principal     Principal `json:"principal"`
 	SessionID     string    `json:"session_id,omitempty"`
 	ExecID        string    `json:"exec_id,omitempty"`
+	FrameSeq      int64     `json:"frame_seq,omitzero"` // of its last frame: there are so many
 	Outcome       Outcome   `json:"outcome"`
 	Status        string    `json:"receipt_status"` // derived for agent-os clients: ok, error, timeout (C11)
 	ErrorCode     Code      `json:"error_code,omitzero"`
@@ -66,11 +68,12 @@ type Timing struct {
 
 // Payload is the operation's own result: a tagged variant, the arm that Op names.
 type Payload struct {
-	Open   *OpenResult   `json:"open,omitzero"`
-	Exec   *ExecResult   `json:"exec,omitzero"`
-	Signal *SignalResult `json:"signal,omitzero"`
-	Close  *CloseResult  `json:"close,omitzero"`
-	Blob   *BlobResult   `json:"blob,omitzero"`
+	Open    *OpenResult    `json:"open,omitzero"`
+	Exec    *ExecResult    `json:"exec,omitzero"`
+	Signal  *SignalResult  `json:"signal,omitzero"`
+	Close   *CloseResult   `json:"close,omitzero"`
+	Control *ControlResult `json:"control,omitzero"`
+	Blob    *BlobResult    `json:"blob,omitzero"`
 }
 
 // OpenResult is the payload of host.session.open.
@@ -198,7 +201,7 @@ type BlobResult struct {
 // Session is a session as get and list show it. Environment values are not shown.
 type Session struct {
 	SessionID    string            `json:"session_id"`
-	State        string            `json:"state"` // ready, closing, closed, error
+	State        string            `json:"state"` // ready, quiesced (paused), closing, closed, error
 	Profile      string            `json:"profile,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
 	Principal    Principal         `json:"principal"`
@@ -206,8 +209,10 @@ type Session struct {
 	Grant        *Grant            `json:"grant,omitzero"`
 	EnvNames     []string          `json:"env_names,omitempty"`
 	Workdir      string            `json:"workdir,omitempty"`
-	Executions   int64             `json:"executions"`      // so far
-	Live         int64             `json:"live_executions"` // now
+	Executions   int64             `json:"executions"`          // so far
+	Live         int64             `json:"live_executions"`     // now, those that are queued included
+	Events       int64             `json:"event_seq"`           // of its last event
+	IdleAtNS     int64             `json:"idle_at_ns,omitzero"` // when it ends if nothing happens; grows with every activity
 	OpenIntent   string            `json:"open_intent_id"`
 	StartedAtNS  int64             `json:"started_at_ns"`
 	StartedAt    string            `json:"started_at"`
@@ -227,21 +232,4 @@ type SessionList struct {
 // ReceiptList is a page of receipts, newest first.
 type ReceiptList struct {
 	Receipts []Receipt `json:"receipts"`
-}
-
-// Event is one event of a running execution, as SSE data or as one NDJSON line.
-// Bytes have offsets per stream (C13).
-type Event struct {
-	Kind     string   `json:"kind"` // accepted, output, receipt, keepalive
-	IntentID string   `json:"intent_id,omitempty"`
-	ExecID   string   `json:"exec_id,omitempty"`
-	Stream   string   `json:"stream,omitempty"` // stdout or stderr
-	Offset   int64    `json:"offset,omitzero"`  // of the first byte of Bytes in its stream
-	Bytes    []byte   `json:"bytes,omitempty"`
-	Receipt  *Receipt `json:"receipt,omitzero"`
-}
-
-// Offsets are places in the output of an execution, in bytes.
-type Offsets struct {
-	Stdout, Stderr int64
 }

@@ -21,14 +21,24 @@ func (r Request) Redact(salt []byte) Request {
 	if r.Exec != nil {
 		exec := *r.Exec
 		exec.EnvPatch = redactEnv(exec.EnvPatch, salt)
-		if exec.Stdin != nil && exec.Stdin.SecretText != nil {
-			stdin := *exec.Stdin
-			stdin.SecretText, stdin.SecretDigest = nil, digest(exec.Stdin.SecretText.Text, salt)
-			exec.Stdin = &stdin
-		}
+		exec.Stdin = redactStdin(exec.Stdin, salt)
 		r.Exec = &exec
 	}
+	if r.Input != nil {
+		input := *r.Input
+		input.Data = redactStdin(input.Data, salt)
+		r.Input = &input
+	}
 	return r
+}
+
+func redactStdin(s *Stdin, salt []byte) *Stdin {
+	if s == nil || s.SecretText == nil {
+		return s
+	}
+	redacted := *s
+	redacted.SecretText, redacted.SecretDigest = nil, digest(s.SecretText.Text, salt)
+	return &redacted
 }
 
 func redactEnv(env map[string]EnvValue, salt []byte) map[string]EnvValue {

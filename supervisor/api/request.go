@@ -9,12 +9,24 @@ type Request struct {
 	Principal     Principal `json:"principal"`
 	Facade        string    `json:"facade"` // "http"; other facades name themselves
 
-	Open   *SessionOpen   `json:"open,omitzero"`
-	Exec   *Exec          `json:"exec,omitzero"`
-	Signal *SessionSignal `json:"signal,omitzero"`
-	Close  *SessionClose  `json:"close,omitzero"`
-	Blob   *BlobPut       `json:"blob,omitzero"`
-	Read   *Read          `json:"read,omitzero"` // get, list, output, blob.get, receipts, checkpoint, host.info
+	// Key makes an operation with effect happen once: asked again with the same key, scope and
+	// content, the answer is the first one's receipt, also across a restart.
+	Key string `json:"idempotency_key,omitempty"`
+
+	Open    *SessionOpen   `json:"open,omitzero"`
+	Exec    *Exec          `json:"exec,omitzero"`
+	Signal  *SessionSignal `json:"signal,omitzero"`
+	Session *SessionTarget `json:"session,omitzero"` // host.session.pause and resume
+	Close   *SessionClose  `json:"close,omitzero"`
+	Input   *ProcessInput  `json:"input,omitzero"`
+	Deliver *ProcessSignal `json:"deliver,omitzero"` // host.process.signal
+	Modify  *ProcessModify `json:"modify,omitzero"`
+	Process *ProcessTarget `json:"process,omitzero"` // host.process.pause, resume and delete
+	Cancel  *ProcessCancel `json:"cancel,omitzero"`
+	Stop    *ProcessStop   `json:"stop,omitzero"`
+	Drain   *Drain         `json:"drain,omitzero"`
+	Blob    *BlobPut       `json:"blob,omitzero"`
+	Read    *Read          `json:"read,omitzero"` // of every operation without effect
 }
 
 // Principal is who asks: the peer of the socket by the kernel's word, plus the
@@ -44,6 +56,8 @@ type SessionOpen struct {
 	Scope        Scope             `json:"scope,omitzero"`
 	Limits       Limits            `json:"limits,omitzero"`
 	Background   *bool             `json:"allow_background_processes,omitzero"` // absent means the grant's
+	IdleNS       int64             `json:"idle_timeout_ns,omitzero"`            // without activity for so long, the session ends; 0 means the grant's
+	OnRestart    string            `json:"on_restart,omitempty"`                // when the supervisor restarts: "adopt" (default) or "terminate"
 }
 
 // Target is what a session is built on: a tagged variant with one arm so far.
@@ -117,8 +131,12 @@ type Exec struct {
 	TimeoutNS  int64               `json:"timeout_ns,omitzero"` // nanoseconds of wall time; 0 means the grant's
 	OutputMode string              `json:"output_mode,omitempty"`
 	MaxInline  int64               `json:"max_inline_bytes,omitzero"`
-	Limits     Limits              `json:"limits,omitzero"`   // only output_bytes can be below the session's: one execution has no other ceiling of its own (R053)
-	Outputs    []string            `json:"outputs,omitempty"` // inside paths returned as blobs once the command has ended
+	Limits     Limits              `json:"limits,omitzero"`     // only output_bytes can be below the session's: one execution has no other ceiling of its own (R053)
+	Outputs    []string            `json:"outputs,omitempty"`   // inside paths returned as blobs once the command has ended
+	Labels     map[string]string   `json:"labels,omitempty"`    // shown to policy, filterable
+	StdinOpen  bool                `json:"stdin_open,omitzero"` // stdin stays open after what Stdin says, for host.process.input
+	Wait       *bool               `json:"wait,omitzero"`       // false: answer with the ids as soon as the intent is durable
+	WaitMS     int64               `json:"wait_ms,omitzero"`    // answer with the receipt, or after so long with the ids and the output so far
 	Scope      Scope               `json:"scope,omitzero"`
 }
 
@@ -155,6 +173,73 @@ type SessionSignal struct {
 	Scope     Scope      `json:"scope,omitzero"`
 }
 
+// SessionTarget names a session: what host.session.pause freezes and resume thaws.
+type SessionTarget struct {
+	SessionID string `json:"session_id"`
+	Scope     Scope  `json:"scope,omitzero"`
+}
+
+// ProcessRef names an execution by exactly one of its two ids: its own, and that of the intent
+// that started it. A process id of the kernel's names nothing here (R244).
+type ProcessRef struct {
+	ExecID   string `json:"exec_id,omitempty"`
+	IntentID string `json:"intent_id,omitempty"`
+}
+
+// ProcessInput writes to the stdin of an execution that was started with stdin_open
+// (host.process.input). It is settled when the bytes are in the pipe.
+type ProcessInput struct {
+	ProcessRef
+	InputID string `json:"input_id,omitempty"` // the same again is written once: the answer says duplicate
+	Data    *Stdin `json:"data,omitzero"`      // inline_text, inline_bytes or secret_text
+	Close   bool   `json:"close,omitzero"`     // end of file after Data
+	Scope   Scope  `json:"scope,omitzero"`
+}
+
+// ProcessSignal delivers one signal to one execution and promises nothing more
+// (host.process.signal).
+type ProcessSignal struct {
+	ProcessRef
+	Signal SignalName `json:"signal"`
+	Scope  Scope      `json:"scope,omitzero"`
+}
+
+// ProcessModify changes a running execution (host.process.modify).
+type ProcessModify struct {
+	ProcessRef
+	TimeoutNS int64 `json:"timeout_ns"` // nanoseconds from its start; bounded by the grant
+	Scope     Scope `json:"scope,omitzero"`
+}
+
+// ProcessTarget names an execution (host.process.pause, resume and delete).
+type ProcessTarget struct {
+	ProcessRef
+	Scope Scope `json:"scope,omitzero"`
+}
+
+// ProcessCancel ends the whole tree of an execution: TERM, then KILL (host.process.cancel).
+type ProcessCancel struct {
+	ProcessRef
+	GraceNS *int64 `json:"grace_timeout_ns,omitzero"` // TERM to KILL; absent means the default, 0 at once
+	Wait    *bool  `json:"wait,omitzero"`             // false: answer cancel_requested without waiting for the end
+	Scope   Scope  `json:"scope,omitzero"`
+}
+
+// ProcessStop cancels every live execution of the caller's that fits (host.process.stop,
+// R246). The scope is the caller's.
+type ProcessStop struct {
+	SessionID string            `json:"session_id,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	GraceNS   *int64            `json:"grace_timeout_ns,omitzero"`
+	Scope     Scope             `json:"scope,omitzero"`
+}
+
+// Drain has the supervisor take no new sessions and executions (admin.drain), until it is undone.
+type Drain struct {
+	Undo  bool  `json:"undo,omitzero"`
+	Scope Scope `json:"scope,omitzero"`
+}
+
 // SessionClose ends a session: graceful is signal term, force is signal kill.
 type SessionClose struct {
 	SessionID string `json:"session_id"`
@@ -170,15 +255,19 @@ type BlobPut struct {
 	SizeBytes int64  `json:"size_bytes"`
 }
 
-// Read is the object of an operation without effect.
+// Read is the object of an operation without effect, and the filters of lists.
 type Read struct {
 	SessionID string            `json:"session_id,omitempty"`
 	ExecID    string            `json:"exec_id,omitempty"`
 	IntentID  string            `json:"intent_id,omitempty"`
 	BlobRef   string            `json:"blob_ref,omitempty"`
-	Labels    map[string]string `json:"labels,omitempty"`  // list filter
-	State     string            `json:"state,omitempty"`   // list filter
-	Op        Op                `json:"op,omitempty"`      // list filter
-	Outcome   Outcome           `json:"outcome,omitempty"` // list filter
+	Labels    map[string]string `json:"labels,omitempty"`
+	State     string            `json:"state,omitempty"`
+	Active    bool              `json:"active,omitzero"` // only what has not ended
+	Op        Op                `json:"op,omitempty"`
+	Outcome   Outcome           `json:"outcome,omitempty"`
 	Limit     int64             `json:"limit,omitzero"`
+	After     string            `json:"after,omitempty"`    // cursor that an earlier answer gave: what follows it
+	WaitMS    int64             `json:"wait_ms,omitzero"`   // long poll: how long to wait for something to say
+	MaxBytes  int64             `json:"max_bytes,omitzero"` // of output in one answer
 }

@@ -46,6 +46,8 @@ var checks = map[Op][]check{
 	OpSessionOpen: {
 		{CodeUnsupportedTarget, func(r *Request) string { return targetFault(r.Open.Target) }},
 		{CodeInvalidParams, func(r *Request) string { return negative("session_ttl_ns", r.Open.SessionTTLNS) }},
+		{CodeInvalidParams, func(r *Request) string { return negative("idle_timeout_ns", r.Open.IdleNS) }},
+		{CodeInvalidParams, func(r *Request) string { return unlisted("on_restart", r.Open.OnRestart, "", "adopt", "terminate") }},
 		{CodeInvalidParams, func(r *Request) string { return limitsFault(r.Open.Limits) }},
 		{CodeInvalidParams, func(r *Request) string { return mismatch("profile", r.Open.Profile, profilePattern) }},
 		{CodeInvalidParams, func(r *Request) string { return mismatch("hostname", r.Open.Target.Local.Hostname, hostnamePattern) }},
@@ -81,15 +83,20 @@ var checks = map[Op][]check{
 			return unlisted("output_mode", r.Exec.OutputMode, "", "auto", "require_inline")
 		}},
 		{CodeInvalidParams, func(r *Request) string { return pathsFault("outputs", r.Exec.Outputs) }},
+		{CodeInvalidLabel, func(r *Request) string { return labelsFault(r.Exec.Labels) }},
+		{CodeInvalidParams, func(r *Request) string { return waitFault(r.Exec.WaitMS) }},
+		{CodeInvalidParams, func(r *Request) string {
+			if r.Exec.Wait != nil && r.Exec.WaitMS != 0 {
+				return "wait and wait_ms contradict each other"
+			}
+			return ""
+		}},
 	},
 	OpSessionSignal: {
 		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Signal.SessionID) }},
 		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Signal.Scope) }},
 		{CodeInvalidSignal, func(r *Request) string {
-			if r.Signal.Signal.Number() == 0 {
-				return fmt.Sprintf("%.40q is not a signal", r.Signal.Signal)
-			}
-			return ""
+			return signalFault(r.Signal.Signal)
 		}},
 		{CodeInvalidParams, func(r *Request) string { return graceFault(r.Signal.GraceNS) }},
 	},
@@ -99,6 +106,29 @@ var checks = map[Op][]check{
 		{CodeInvalidMode, func(r *Request) string { return unlisted("mode", r.Close.Mode, "", "graceful", "force") }},
 		{CodeInvalidParams, func(r *Request) string { return graceFault(r.Close.GraceNS) }},
 	},
+	OpSessionPause:  sessionChecks,
+	OpSessionResume: sessionChecks,
+	OpProcessInput: control(
+		check{CodeInvalidStdin, func(r *Request) string { return inputFault(r.Input) }},
+		check{CodeInvalidParams, func(r *Request) string { return optional("input_id", r.Input.InputID, keyFault) }}),
+	OpProcessSignal: control(check{CodeInvalidSignal, func(r *Request) string { return signalFault(r.Deliver.Signal) }}),
+	OpProcessModify: control(check{CodeInvalidParams, func(r *Request) string {
+		if r.Modify.TimeoutNS <= 0 {
+			return "timeout_ns is not a number from 1 on"
+		}
+		return ""
+	}}),
+	OpProcessPause:  control(),
+	OpProcessResume: control(),
+	OpProcessDelete: control(),
+	OpProcessCancel: control(check{CodeInvalidParams, func(r *Request) string { return graceFault(r.Cancel.GraceNS) }}),
+	OpProcessStop: {
+		{CodeSessionNotFound, func(r *Request) string { return optional("session_id", r.Stop.SessionID, idFault) }},
+		{CodeInvalidLabel, func(r *Request) string { return labelsFault(r.Stop.Labels) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Stop.Scope) }},
+		{CodeInvalidParams, func(r *Request) string { return graceFault(r.Stop.GraceNS) }},
+	},
+	OpDrain: {{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Drain.Scope) }}},
 	OpBlobPut: {
 		{CodeInvalidBlobRef, func(r *Request) string { return mismatch("blob_ref", r.Blob.BlobRef, blobPattern) }},
 		{CodeInvalidParams, func(r *Request) string { return negative("size_bytes", r.Blob.SizeBytes) }},
@@ -112,20 +142,42 @@ var checks = map[Op][]check{
 	OpSessionList: {
 		{CodeInvalidLabel, func(r *Request) string { return labelsFault(r.Read.Labels) }},
 		{CodeInvalidParams, func(r *Request) string {
-			return unlisted("state", r.Read.State, "", "ready", "closing", "closed", "error")
+			return unlisted("state", r.Read.State, "", "ready", "quiesced", "closing", "closed", "error")
 		}},
 		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
 	},
-	OpOutput: {
-		{CodeExecNotFound, func(r *Request) string { return idFault("exec_id", r.Read.ExecID) }},
-	},
-	OpReceiptGet: {
-		{CodeNotFound, func(r *Request) string {
-			if r.Read.IntentID == "" || len(r.Read.IntentID) > maxName {
-				return "intent_id is not one that was ever given out"
-			}
-			return ""
+	OpOutput:       processReadChecks,
+	OpProcessGet:   processReadChecks,
+	OpProcessWait:  processReadChecks,
+	OpProcessWatch: processReadChecks,
+	OpProcessList: {
+		{CodeSessionNotFound, func(r *Request) string { return optional("session_id", r.Read.SessionID, idFault) }},
+		{CodeInvalidLabel, func(r *Request) string { return labelsFault(r.Read.Labels) }},
+		{CodeInvalidParams, func(r *Request) string {
+			return unlisted("state", r.Read.State, "", string(StateQueued), string(StateStarting), string(StateRunning),
+				string(StateCompleted), string(StateFailed), string(StateCanceled), string(StateTimedOut))
 		}},
+		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
+	},
+	OpSessionEvents: {
+		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Read.SessionID) }},
+		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
+		{CodeInvalidParams, func(r *Request) string { return waitFault(r.Read.WaitMS) }},
+	},
+	OpEvents: {
+		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
+		{CodeInvalidParams, func(r *Request) string { return waitFault(r.Read.WaitMS) }},
+	},
+	OpIntentGet:    intentReadChecks,
+	OpIntentFrames: intentReadChecks,
+	OpIntentList: {
+		{CodeSessionNotFound, func(r *Request) string { return optional("session_id", r.Read.SessionID, idFault) }},
+		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
+	},
+	OpQuiescence: {},
+	OpSnapshot:   {},
+	OpReceiptGet: {
+		{CodeNotFound, func(r *Request) string { return intentFault(r.Read.IntentID) }},
 	},
 	OpReceiptList: {
 		{CodeSessionNotFound, func(r *Request) string { return optional("session_id", r.Read.SessionID, idFault) }},
@@ -141,6 +193,28 @@ var checks = map[Op][]check{
 	OpHostInfo:   {},
 }
 
+var (
+	sessionChecks = []check{
+		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Session.SessionID) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Session.Scope) }},
+	}
+	processReadChecks = []check{
+		{CodeExecNotFound, func(r *Request) string { return refFault(&ProcessRef{r.Read.ExecID, r.Read.IntentID}) }},
+		{CodeInvalidParams, func(r *Request) string { return waitFault(r.Read.WaitMS) }},
+		{CodeInvalidParams, func(r *Request) string { return negative("max_bytes", r.Read.MaxBytes) }},
+	}
+	intentReadChecks = []check{
+		{CodeNotFound, func(r *Request) string { return intentFault(r.Read.IntentID) }},
+		{CodeInvalidParams, func(r *Request) string { return waitFault(r.Read.WaitMS) }},
+		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
+	}
+)
+
+// control are the checks of an operation on one execution, and its own.
+func control(own ...check) []check {
+	return append([]check{{CodeExecNotFound, func(r *Request) string { return refFault(r.Ref()) }}}, own...)
+}
+
 // Validate returns the first thing that is wrong with r whatever policy says, or nil.
 func (r *Request) Validate() *Error {
 	rows, ok := checks[r.Op]
@@ -152,6 +226,9 @@ func (r *Request) Validate() *Error {
 	}
 	if fault := scopeFault(r.Principal.Scope); fault != "" {
 		return Errorf(CodeInvalidLabel, "%s", fault)
+	}
+	if fault := optional("idempotency_key", r.Key, keyFault); fault != "" {
+		return Errorf(CodeInvalidParams, "%s", fault)
 	}
 	for _, c := range rows {
 		if fault := c.fault(r); fault != "" {
@@ -168,7 +245,24 @@ func (r *Request) parametersMatch() bool {
 		OpExec:          r.Exec != nil,
 		OpSessionSignal: r.Signal != nil,
 		OpSessionClose:  r.Close != nil,
+		OpProcessInput:  r.Input != nil,
+		OpProcessSignal: r.Deliver != nil,
+		OpProcessModify: r.Modify != nil,
+		OpProcessCancel: r.Cancel != nil,
+		OpProcessStop:   r.Stop != nil,
+		OpDrain:         r.Drain != nil,
 		OpBlobPut:       r.Blob != nil,
+	}
+	for _, group := range []struct {
+		set bool
+		ops []Op
+	}{
+		{r.Session != nil, []Op{OpSessionPause, OpSessionResume}},
+		{r.Process != nil, []Op{OpProcessPause, OpProcessResume, OpProcessDelete}},
+	} {
+		for _, op := range group.ops {
+			set[op] = group.set && (op == r.Op || !slices.Contains(group.ops, r.Op))
+		}
 	}
 	read := true // every other operation is a read
 	for op, isSet := range set {
@@ -300,6 +394,58 @@ func stdinFault(x *Exec) string {
 		return "stdin_ref is another name of stdin.blob_ref and contradicts it"
 	case x.Stdin.BlobRef != nil && x.Stdin.BlobRef.BlobRef == "":
 		return "stdin.blob_ref is empty"
+	}
+	return ""
+}
+
+// inputFault refuses what cannot be written to a pipe now: a blob has to be read first.
+func inputFault(in *ProcessInput) string {
+	if in.Data == nil {
+		if in.Close {
+			return ""
+		}
+		return "there is neither data nor close"
+	}
+	if in.Data.BlobRef != nil {
+		return "data is inline_text, inline_bytes or secret_text"
+	}
+	return stdinFault(&Exec{Stdin: in.Data})
+}
+
+func signalFault(name SignalName) string {
+	if name.Number() == 0 {
+		return fmt.Sprintf("%.40q is not a signal", name)
+	}
+	return ""
+}
+
+// refFault wants exactly one of the two ids.
+func refFault(ref *ProcessRef) string {
+	switch {
+	case (ref.ExecID == "") == (ref.IntentID == ""):
+		return "exactly one of exec_id and intent_id names an execution"
+	case ref.ExecID != "":
+		return idFault("exec_id", ref.ExecID)
+	}
+	return intentFault(ref.IntentID)
+}
+
+func intentFault(id string) string {
+	if id == "" || len(id) > maxName {
+		return "intent_id is not one that was ever given out"
+	}
+	return ""
+}
+
+func keyFault(name, key string) string { return textFault(name, key, maxName) }
+
+// maxWait is how long an answer may be waited for: a connection that is quiet for longer is
+// taken for a dead one by what lies between.
+const maxWait = 60_000 // ms
+
+func waitFault(ms int64) string {
+	if ms < 0 || ms > maxWait {
+		return fmt.Sprintf("wait_ms is not a number from 0 to %d", maxWait)
 	}
 	return ""
 }

@@ -1,0 +1,116 @@
+package api
+
+// Frame is a durable milestone of an intent (R118): journaled before anybody sees it, and seen
+// by all who look, in the order of Seq.
+type Frame struct {
+	OriginModule   string       `json:"origin_module_id"`    // "stockade"
+	OriginInstance string       `json:"origin_instance_key"` // whose intent it is: uid and scope
+	IntentID       string       `json:"intent_id"`
+	EffectKind     Op           `json:"effect_kind"`
+	EmittedAtSeq   int64        `json:"emitted_at_seq"` // number of the intent's record in the journal: the fence
+	Seq            int64        `json:"seq"`            // from 1, per intent
+	Kind           FrameKind    `json:"kind"`
+	AtNS           int64        `json:"at_ns"`
+	At             string       `json:"at"`
+	Payload        FramePayload `json:"payload,omitzero"`
+}
+
+// FrameKind says what a frame tells.
+type FrameKind string
+
+// The kinds.
+const (
+	FrameStarted  FrameKind = "host.exec.started"
+	FrameProgress FrameKind = "host.exec.progress" // once an interval, while it runs
+	FramePaused   FrameKind = "host.exec.paused"
+	FrameResumed  FrameKind = "host.exec.resumed"
+	FrameModified FrameKind = "host.exec.modified"
+	FrameInput    FrameKind = "host.exec.input"   // input was written
+	FrameAdopted  FrameKind = "host.exec.adopted" // a supervisor that came later goes on with it
+)
+
+// FramePayload is what a frame carries: totals, never the bytes themselves (R121, R122).
+type FramePayload struct {
+	ExecID      string `json:"exec_id,omitempty"`
+	SessionID   string `json:"session_id,omitempty"`
+	StdoutBytes int64  `json:"stdout_bytes,omitzero"`
+	StderrBytes int64  `json:"stderr_bytes,omitzero"`
+	ElapsedNS   int64  `json:"elapsed_ns,omitzero"`
+	InputID     string `json:"input_id,omitempty"`
+	InputBytes  int64  `json:"input_bytes,omitzero"` // all that was written so far
+	InputClosed bool   `json:"input_closed,omitzero"`
+	TimeoutNS   int64  `json:"timeout_ns,omitzero"`
+}
+
+// FrameList is a page of the frames of one intent, in order.
+type FrameList struct {
+	Frames []Frame `json:"frames"`
+}
+
+// Event is one event of a stream, as SSE data or as one NDJSON line. Cursor resumes the stream
+// after it: as Last-Event-ID or after.
+type Event struct {
+	Kind     string   `json:"kind"` // accepted, output, frame, lagged, gone, receipt, keepalive
+	Cursor   string   `json:"cursor,omitempty"`
+	IntentID string   `json:"intent_id,omitempty"`
+	ExecID   string   `json:"exec_id,omitempty"`
+	Stream   string   `json:"stream,omitempty"` // stdout or stderr
+	Offset   int64    `json:"offset,omitzero"`  // of the first byte of Bytes in its stream
+	Bytes    []byte   `json:"bytes,omitempty"`
+	Frame    *Frame   `json:"frame,omitzero"`
+	Lagged   *Lagged  `json:"lagged,omitzero"` // the reader is behind; nothing is left out
+	Gone     *Gone    `json:"gone,omitzero"`
+	Receipt  *Receipt `json:"receipt,omitzero"`
+}
+
+// Lagged says how far a reader of output is behind the process. The bytes between follow, from
+// the disk.
+type Lagged struct {
+	Stream string `json:"stream"`
+	From   int64  `json:"from"` // where the reader is
+	To     int64  `json:"to"`   // where the process is
+}
+
+// Offsets are places in the output of an execution, in bytes.
+type Offsets struct {
+	Stdout, Stderr int64
+}
+
+// Notice is one entry of the event log of a session or a principal. Seq is its number in that
+// log, from 1 and without gaps.
+type Notice struct {
+	Seq       int64      `json:"seq"`
+	Kind      NoticeKind `json:"kind"`
+	AtNS      int64      `json:"at_ns"`
+	At        string     `json:"at"`
+	SessionID string     `json:"session_id,omitempty"`
+	ExecID    string     `json:"exec_id,omitempty"`
+	IntentID  string     `json:"intent_id,omitempty"`
+	Op        Op         `json:"op,omitempty"`
+	State     string     `json:"state,omitempty"`  // of the session or the execution, from here on
+	Reason    string     `json:"reason,omitempty"` // error or deny code, or why a session ended
+	Detail    string     `json:"detail,omitempty"`
+	Stdout    int64      `json:"stdout_bytes,omitzero"`
+	Stderr    int64      `json:"stderr_bytes,omitzero"`
+}
+
+// NoticeKind is what an event is about: a closed list.
+type NoticeKind string
+
+// The kinds.
+const (
+	NoticeSession   NoticeKind = "SESSION_STATE"      // opened, paused, resumed, closing, closed, error, adopted
+	NoticeProcess   NoticeKind = "PROCESS_STATE"      // one for each transition, in order (R229)
+	NoticeOutput    NoticeKind = "OUTPUT_AVAILABLE"   // with each progress frame and at the end
+	NoticeViolation NoticeKind = "POLICY_VIOLATION"   // an operation was denied
+	NoticeThreshold NoticeKind = "RESOURCE_THRESHOLD" // memory or processes near the ceiling, or an OOM kill
+	NoticeIdle      NoticeKind = "IDLE_WARNING"
+	NoticeTimeout   NoticeKind = "IDLE_TIMEOUT"
+)
+
+// NoticeList is a page of an event log, in order. Next is the seq to read after.
+type NoticeList struct {
+	Events []Notice `json:"events"`
+	Next   int64    `json:"next"`
+	Gone   *Gone    `json:"gone,omitzero"`
+}
