@@ -33,18 +33,24 @@ func Pair() (ours, theirs *os.File, err error) {
 // Conn is the runner's end of the conversation with one init. Its methods may be
 // called from many goroutines. The caller closes it; init ends with it.
 type Conn struct {
+	file   *os.File // socket's
 	socket *packet.Conn
 	gone   chan struct{} // closed when nothing more will be received
 
-	mu    sync.Mutex
-	last  uint64           // call number given out last
-	calls map[uint64]*call // unanswered, or spawned and not exited; nil once gone
+	mu      sync.Mutex
+	last    uint64           // call number given out last
+	calls   map[uint64]*call // unanswered, or spawned and not exited; nil once gone
+	pending int              // calls that wait for their answer
+	idle    chan struct{}    // while Suspend waits for them: closed by the last; else nil
+	held    bool             // since Suspend, until Continue: no new call
+	stopped chan struct{}    // closed when the reader has stopped, for good or by Suspend
 }
 
 // call is a request, and for a spawn the life of the command.
 type call struct {
 	answer chan answer // capacity 1: its receiver may have left
 	exit   chan Exit   // capacity 1
+	pid    int         // once init has said that it was started; guarded by Conn.mu
 }
 
 type answer struct {
@@ -53,7 +59,7 @@ type answer struct {
 }
 
 func newCall() *call {
-	return &call{make(chan answer, 1), make(chan Exit, 1)}
+	return &call{answer: make(chan answer, 1), exit: make(chan Exit, 1)}
 }
 
 // settle delivers the first answer; init gives no second.
@@ -74,13 +80,27 @@ func (w *call) settleAs(a answer, err error) error {
 
 // NewConn starts the conversation on our end of a Pair, which the Conn owns from now on.
 func NewConn(ours *os.File) (*Conn, error) {
+	c, err := newConn(ours)
+	if err != nil {
+		return nil, err
+	}
+	go c.receive()
+	return c, nil
+}
+
+// newConn returns a Conn whose reader has yet to be started.
+func newConn(ours *os.File) (*Conn, error) {
 	socket, err := packet.NewConn(ours)
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{socket: socket, gone: make(chan struct{}), calls: map[uint64]*call{}}
-	go c.receive()
-	return c, nil
+	return &Conn{
+		file:    ours,
+		socket:  socket,
+		gone:    make(chan struct{}),
+		calls:   map[uint64]*call{},
+		stopped: make(chan struct{}),
+	}, nil
 }
 
 // Setup makes init what it has to be. It is called once, before anything else.
@@ -96,6 +116,9 @@ type Process struct {
 	conn *Conn
 	call uint64
 }
+
+// Call is the number of its spawn, by which it is found again in a State.
+func (p *Process) Call() uint64 { return p.call }
 
 // Streams are the descriptors of a command. They stay the caller's. Stdin, Stdout and
 // Stderr are required; Cgroup is the leaf that the command is born in, nil for init's own.
@@ -116,6 +139,7 @@ func (c *Conn) Spawn(ctx context.Context, cmd Command, s Streams) (*Process, err
 	if err != nil {
 		return nil, err
 	}
+	defer c.answered()
 	pid, err := c.exchange(ctx, w, encode(kindSpawn, id, &spawnFrame{cmd, s.Cgroup != nil}), files...)
 	if err != nil {
 		c.forget(id)
@@ -146,6 +170,7 @@ func (c *Conn) Gone() <-chan struct{} { return c.gone }
 // namespace, and waits until every waiter has been told.
 func (c *Conn) Close() error {
 	err := c.socket.Close()
+	c.Continue() // or nobody would tell them
 	<-c.gone
 	return err
 }
@@ -157,6 +182,7 @@ func (c *Conn) do(ctx context.Context, kind byte, m member) error {
 	if err != nil {
 		return err
 	}
+	defer c.answered()
 	defer c.forget(id)
 	_, err = c.exchange(ctx, w, encode(kind, id, m))
 	return err
@@ -165,9 +191,13 @@ func (c *Conn) do(ctx context.Context, kind byte, m member) error {
 func (c *Conn) register(w *call) (id uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.calls == nil {
+	switch {
+	case c.calls == nil:
 		return 0, ErrGone
+	case c.held:
+		return 0, ErrSuspended
 	}
+	c.pending++
 	c.last++
 	c.calls[c.last] = w
 	return c.last, nil
@@ -177,6 +207,16 @@ func (c *Conn) forget(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, id)
+}
+
+// answered is the end of a call that was registered: its caller waits no longer.
+func (c *Conn) answered() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pending--; c.pending == 0 && c.idle != nil {
+		close(c.idle)
+		c.idle = nil
+	}
 }
 
 // exchange sends a message and waits for its answer, which is the pid where there is one.
@@ -201,15 +241,24 @@ func (c *Conn) exchange(ctx context.Context, w *call, msg []byte, files ...*os.F
 	}
 }
 
-// receive hands out what init says, until it says no more.
+// receive hands out what init says, until it says no more or Suspend has set a deadline.
 func (c *Conn) receive() {
+	defer close(c.stopped)
 	for {
 		msg, fds, err := c.socket.Receive()
 		packet.CloseAll(fds) // init has none to give
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
 		if err != nil || c.dispatch(msg) != nil {
 			break
 		}
 	}
+	c.end()
+}
+
+// end tells every waiter that init is gone.
+func (c *Conn) end() {
 	c.socket.Close()
 	c.mu.Lock()
 	calls := c.calls
@@ -235,6 +284,11 @@ func (c *Conn) dispatch(msg []byte) error {
 	case kindStarted:
 		var f startedFrame
 		err := decode(rest, &f)
+		if w != nil {
+			c.mu.Lock()
+			w.pid = int(f.pid)
+			c.mu.Unlock()
+		}
 		return w.settleAs(answer{pid: int(f.pid)}, err)
 	case kindFailed:
 		e := new(Error)

@@ -44,9 +44,10 @@ const (
 	kindExited             //
 )
 
-// version is the first member of setup: runner and init are built together, and
-// a stray mixture of the two must not run.
-const version = 1
+// Version is the first member of setup: runner and init are built together, and
+// a stray mixture of the two must not run. A runner that is replaced under live sessions
+// speaks with the inits of the one before, so it changes with every change of a message.
+const Version = 1
 
 // What bounds a decoded list: execve's own limits are lower.
 const (
@@ -143,7 +144,7 @@ type (
 )
 
 func (s *Setup) encode(b []byte) []byte {
-	b = putU32(b, version)
+	b = putU32(b, Version)
 	b = putU32(b, s.UID)
 	b = putU32(b, s.GID)
 	b = putU32(b, uint32(len(s.Groups)))
@@ -164,7 +165,7 @@ func (s *Setup) encode(b []byte) []byte {
 }
 
 func (s *Setup) decode(d *decoder) {
-	if d.u32() != version {
+	if d.u32() != Version {
 		d.fail()
 	}
 	s.UID = d.u32()
