@@ -19,7 +19,7 @@ import (
 type Leaf struct {
 	session *Session
 	group   group
-	fd      *os.File
+	fd      *os.File // nil after Reopen
 }
 
 // stocked is how many leaves a session keeps ready: one for the next execution, and one
@@ -109,6 +109,8 @@ func (l *Leaf) Usage() (sandbox.Usage, error) { return l.group.usage() }
 
 // Remove takes the leaf away; see [Session.Remove].
 func (l *Leaf) Remove() error {
-	l.fd.Close()
+	if l.fd != nil {
+		l.fd.Close()
+	}
 	return remove(l.group.dir())
 }

@@ -23,10 +23,9 @@ type Session struct {
 	tree    *Tree
 	unified group
 	v1      []group
-	limits  sandbox.Limits   // since Bound: as asked, memory in whole pages
-	legacy  cgroup1.Cgroup   // since Bound: S in the v1 hierarchies; nil without any
-	modern  *cgroup2.Manager // since Bound: S in the unified hierarchy, where it has controllers; else nil
-	owner   *owner           // of cgroup.procs, once Chown has been called
+	limits  sandbox.Limits // since Bound: as asked, memory in whole pages
+	legacy  cgroup1.Cgroup // since Bound: S in the v1 hierarchies; nil without any
+	owner   *owner         // of cgroup.procs, once Chown has been called
 
 	mu     sync.Mutex
 	leaves int     // made so far
@@ -83,10 +82,11 @@ func (s *Session) Bound(limits sandbox.Limits) error {
 			}
 		}
 		// Load and Update, not NewManager: that one writes into the groups above ours.
-		if s.modern, err = cgroup2.Load(s.unified.rel, cgroup2.WithMountpoint(s.unified.mount)); err != nil {
+		unified, err := cgroup2.Load(s.unified.rel, cgroup2.WithMountpoint(s.unified.mount))
+		if err != nil {
 			return fmt.Errorf("cgroup %s: %w", s.unified.rel, err)
 		}
-		if err := s.modern.Update(r); err != nil {
+		if err := unified.Update(r); err != nil {
 			return fmt.Errorf("cgroup %s: %w", s.unified.rel, err)
 		}
 	}

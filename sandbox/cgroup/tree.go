@@ -183,10 +183,7 @@ func (t *Tree) Create(name string) (*Session, error) {
 	if !plainName(name) {
 		return nil, fmt.Errorf("cgroup session %q: not a plain name", name)
 	}
-	s := &Session{tree: t, unified: t.unified.child(name)}
-	for _, g := range t.v1 {
-		s.v1 = append(s.v1, g.child(name))
-	}
+	s := t.session(name)
 	var undo cleanup.Stack
 	defer undo.Run()
 	groups := append([]group{s.unified, s.unified.child("init"), s.unified.child("x")}, s.v1...)
@@ -198,6 +195,15 @@ func (t *Tree) Create(name string) (*Session, error) {
 	}
 	undo.Release()
 	return s, nil
+}
+
+// session names the groups of a session.
+func (t *Tree) session(name string) *Session {
+	s := &Session{tree: t, unified: t.unified.child(name)}
+	for _, g := range t.v1 {
+		s.v1 = append(s.v1, g.child(name))
+	}
+	return s
 }
 
 // plainName admits one component that is no special directory.
