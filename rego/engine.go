@@ -54,20 +54,45 @@ func (e entrypoint) pkg() ast.Ref {
 
 // ops says which question an operation asks.
 var ops = map[api.Op]string{
-	api.OpSessionOpen:   Open,
-	api.OpExec:          Exec,
+	api.OpSessionOpen: Open,
+	api.OpExec:        Exec,
+
 	api.OpSessionSignal: Signal,
+	api.OpSessionPause:  Signal,
+	api.OpSessionResume: Signal,
 	api.OpSessionClose:  Signal,
-	api.OpBlobPut:       Blob,
-	api.OpBlobGet:       Blob,
+	api.OpProcessInput:  Signal,
+	api.OpProcessSignal: Signal,
+	api.OpProcessModify: Signal,
+	api.OpProcessPause:  Signal,
+	api.OpProcessResume: Signal,
+	api.OpProcessCancel: Signal,
+	api.OpProcessDelete: Signal,
+	api.OpProcessStop:   Signal,
+	api.OpDrain:         Signal,
+
+	api.OpBlobPut: Blob,
+	api.OpBlobGet: Blob,
+
 	api.OpSessionGet:    Read,
 	api.OpSessionList:   Read,
+	api.OpSessionEvents: Read,
+	api.OpProcessGet:    Read,
+	api.OpProcessList:   Read,
+	api.OpProcessWait:   Read,
+	api.OpProcessWatch:  Read,
 	api.OpOutput:        Read,
+	api.OpEvents:        Read,
+	api.OpIntentGet:     Read,
+	api.OpIntentList:    Read,
+	api.OpIntentFrames:  Read,
 	api.OpReceiptGet:    Read,
 	api.OpReceiptList:   Read,
 	api.OpCheckpoint:    Read,
 	api.OpHostInfo:      Read,
 	api.OpDecide:        Read,
+	api.OpQuiescence:    Read,
+	api.OpSnapshot:      Read,
 }
 
 // Entrypoint returns the entry point that decides op; ok is false for an operation
