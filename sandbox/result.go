@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"io"
 	"os"
 	"time"
 )
@@ -39,8 +40,8 @@ type TreeDigest struct {
 // its files, which are polled. The runner has duplicates of them until the execution is forgotten,
 // for the daemon that comes after this one.
 type Process struct {
-	Stdin          *os.File // the end that is written; nil unless Exec.StdinOpen
-	Stdout, Stderr *os.File
+	Stdin          io.WriteCloser // the end that is written; nil unless Exec.StdinOpen
+	Stdout, Stderr io.ReadCloser  // pipes, as *os.File
 	Started        time.Time
 	Done           <-chan Result // one value once the command has been reaped; closed without one if the runner is gone
 }

@@ -54,7 +54,7 @@ func newFake() *fake {
 type process struct {
 	exec           sandbox.Exec
 	stdin          string
-	stdout, stderr *os.File
+	stdout, stderr *io.PipeWriter
 	signals        chan int      // delivered signals
 	killed         chan struct{} // closed by Kill
 	kill           sync.Once
@@ -216,14 +216,8 @@ func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbo
 		b, _ := io.ReadAll(stdin)
 		p.stdin = string(b)
 	}
-	out, outW, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	errs, errW, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
+	out, outW := io.Pipe()
+	errs, errW := io.Pipe()
 	p.stdout, p.stderr = outW, errW
 	f.mu.Lock()
 	f.execs[x.ID] = p

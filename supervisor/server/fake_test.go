@@ -157,14 +157,8 @@ func (f *fake) Open(_ context.Context, spec sandbox.Spec) (sandbox.Enforced, err
 
 func (f *fake) Start(_ context.Context, x sandbox.Exec, _ *os.File) (*sandbox.Process, error) {
 	f.started.Add(1)
-	out, outW, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	errs, errW, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
+	out, outW := io.Pipe()
+	errs, errW := io.Pipe()
 	killed := make(chan struct{})
 	f.mu.Lock()
 	f.running[x.ID] = killed
