@@ -38,6 +38,7 @@ var Table = []Row{
 	{"internal/cleanup", nil, nil},
 	{"internal/failpoint", nil, nil},
 	{"internal/packet", nil, []string{unix}},
+	{"internal/reexec", nil, []string{unix}},
 	{"internal/durable", nil, []string{unix}},
 	{"internal/blob", []string{"internal/durable"}, []string{unix}},
 	{"internal/journal", []string{"internal/durable"}, []string{unix, tlog, jsonexp}},
@@ -49,12 +50,12 @@ var Table = []Row{
 
 	// The sandbox, inside and out. The guest is linked into PID 1 of every session.
 	{"sandbox/guest", []string{"internal/packet"}, []string{unix}},
-	{"sandbox/launch", []string{"sandbox", "internal/packet"}, []string{unix, jsonexp}},
+	{"sandbox/launch", []string{"sandbox", "internal/packet", "internal/failpoint"}, []string{unix, jsonexp}},
 	{"sandbox/seccomp", nil, []string{libseccomp, unix}},
 	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, mountinfo, runtimeSpec, unix}},
 	{"sandbox/host", []string{"sandbox", "sandbox/cgroup"}, []string{unix}},
 	{"sandbox/oci", []string{"sandbox"}, []string{runtimeSpec}},
-	{"sandbox/runc", []string{"sandbox", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/cgroup", "internal/cleanup"},
+	{"sandbox/runc", []string{"sandbox", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/cgroup", "internal/cleanup", "internal/failpoint"},
 		[]string{runc, libcgroups, logrus, runtimeSpec, unix}},
 
 	// The supervisor and its two sides.
