@@ -101,6 +101,12 @@ func TestFailuresAreDenials(t *testing.T) {
 		{"unknown root", grantWith("/root", `"image"`), api.CodePolicyResult},
 		{"scratch without a size", grantWith("/scratch", `[{"guest_path": "/tmp", "bytes": 0, "inodes": 1}]`), api.CodePolicyResult},
 		{"a name that is none", grantWith("/env/set", `{"A=B": "x"}`), api.CodePolicyResult},
+		{"an idle time", grantWith("/idle_timeout_ns", "99"), ""},
+		{"negative idle time", grantWith("/idle_timeout_ns", "-1"), api.CodePolicyResult},
+		{"negative queue", grantWith("/ceilings/queued", "-1"), api.CodePolicyResult},
+		{"no queue", grantWith("/exec/queue", "false"), ""},
+		{"unknown fate at a restart", grantWith("/on_restart", `"keep"`), api.CodePolicyResult},
+		{"ended at a restart", grantWith("/on_restart", `"terminate"`), ""},
 
 		{"more memory", grantWith("/ceilings/memory_bytes", "9000000000"), api.CodeGrantExceeds},
 		{"more processes", grantWith("/ceilings/pids", "5000"), api.CodeGrantExceeds},

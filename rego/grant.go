@@ -28,7 +28,9 @@ func checkGrant(g *api.Grant) error {
 		{"exec.max_argv", g.Exec.MaxArgv},
 		{"exec.max_arg_bytes", g.Exec.MaxArgBytes},
 		{"exec.max_inline_bytes", g.Exec.MaxInlineBytes},
+		{"ceilings.queued", g.Ceilings.Queued},
 		{"ttl_ns", g.TTLNS},
+		{"idle_timeout_ns", g.IdleNS},
 		{"expires_at_ns", g.ExpiresNS},
 	}
 	for _, n := range numbers {
@@ -69,11 +71,17 @@ func checkGrant(g *api.Grant) error {
 			return fmt.Errorf("env: %q cannot be set", name)
 		}
 	}
+	if !slices.Contains([]string{"", "adopt", restartTerminate}, g.OnRestart) {
+		return fmt.Errorf("on_restart: %q is neither adopt nor terminate", g.OnRestart)
+	}
 	if g.Workdir != "" && !cleanPath(g.Workdir) {
 		return fmt.Errorf("workdir: %q is not absolute and clean", g.Workdir)
 	}
 	return nil
 }
+
+// restartTerminate is the lesser of the two ways to live through a restart.
+const restartTerminate = "terminate"
 
 var rootKinds = []sandbox.RootKind{sandbox.RootHost, sandbox.RootDir, sandbox.RootPaths}
 
@@ -195,6 +203,7 @@ func bounds(g *api.Grant, c sandbox.Ceiling) []bound {
 		{"exec.default_timeout_ns", &g.Exec.DefaultTimeoutNS, c.TimeoutNS},
 		{"exec.max_inline_bytes", &g.Exec.MaxInlineBytes, c.InlineBytes},
 		{"ttl_ns", &g.TTLNS, c.TTLNS},
+		{"idle_timeout_ns", &g.IdleNS, c.IdleNS},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 type Input struct {
 	Request *api.Request    `json:"request"`
 	Session *Session        `json:"session,omitzero"` // of an operation in one; absent for an open, blobs and lists
+	Process *Process        `json:"process,omitzero"` // of an operation on one execution; absent otherwise
 	Facts   Facts           `json:"facts"`
 	Ceiling sandbox.Ceiling `json:"ceiling"`
 	NowNS   int64           `json:"now_ns"`
@@ -29,6 +30,30 @@ type Session struct {
 	LiveExecutions int64             `json:"live_executions"`
 	StartedAtNS    int64             `json:"started_at_ns"`
 	ExpiresAtNS    int64             `json:"expires_at_ns"` // 0 = never
+}
+
+// Process is what a policy is told about the execution that an operation is on.
+type Process struct {
+	ExecID      string            `json:"exec_id"`
+	IntentID    string            `json:"intent_id"` // that started it
+	State       api.State         `json:"state"`
+	Argv        []string          `json:"argv"` // the beginning of it, as get and list show it
+	Labels      map[string]string `json:"labels"`
+	QueuedAtNS  int64             `json:"queued_at_ns"`
+	StartedAtNS int64             `json:"started_at_ns"` // 0 = not yet
+}
+
+// ProcessOf is the part of an execution's record that policy judges.
+func ProcessOf(p api.Process) *Process {
+	return &Process{
+		ExecID:      p.ExecID,
+		IntentID:    p.IntentID,
+		State:       p.State,
+		Argv:        p.Argv,
+		Labels:      p.Labels,
+		QueuedAtNS:  p.QueuedAtNS,
+		StartedAtNS: p.StartedAtNS,
+	}
 }
 
 // Facts are what the supervisor found out about the objects that a request names.

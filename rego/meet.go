@@ -55,6 +55,7 @@ func (m *meeting) limits(ask *api.SessionOpen) {
 		{"limits.pids", ask.Limits.PIDs, &g.Ceilings.PIDs, c.PIDs},
 		{"limits.output_bytes", ask.Limits.OutputBytes, &g.Ceilings.OutputBytes, c.OutputBytes},
 		{"session_ttl_ns", ask.SessionTTLNS, &g.TTLNS, c.TTLNS},
+		{"idle_timeout_ns", ask.IdleNS, &g.IdleNS, c.IdleNS},
 	} {
 		switch {
 		case l.asked < 0:
@@ -66,6 +67,9 @@ func (m *meeting) limits(ask *api.SessionOpen) {
 		}
 	}
 	g.Exec.DefaultTimeoutNS = least(g.Exec.DefaultTimeoutNS, g.Exec.MaxTimeoutNS)
+	if ask.OnRestart == restartTerminate {
+		g.OnRestart = restartTerminate
+	}
 	g.Exec.Background = g.Exec.Background && (ask.Background == nil || *ask.Background)
 }
 
@@ -187,6 +191,14 @@ func MeetExec(ask *api.Exec, grant api.Grant, tighter ExecLimits) (ExecLimits, [
 		limits.TimeoutNS = least(limits.TimeoutNS, grant.Exec.DefaultTimeoutNS)
 	}
 	return limits, clamps
+}
+
+// MeetModify gives the time that an execution may take from its start, when its caller
+// changes its mind: bounded as [MeetExec] bounds what was asked for at first, by the same
+// tighter limits. Otherwise a command that policy gave a minute would be given the session's hour.
+func MeetModify(timeoutNS int64, grant api.Grant, tighter ExecLimits) (effective int64, clamps []api.Clamp) {
+	limits, clamps := MeetExec(&api.Exec{TimeoutNS: timeoutNS}, grant, tighter)
+	return limits.TimeoutNS, clamps
 }
 
 // least is the minimum of two bounds, of which 0 is none.

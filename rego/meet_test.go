@@ -16,7 +16,10 @@ import (
 
 // The properties of the meet: nothing widens, and order does not matter (R053, R092, C17).
 
-var paths = []string{"/a", "/b", "/c"}
+var (
+	paths    = []string{"/a", "/b", "/c"}
+	restarts = []string{"", "adopt", "terminate"}
+)
 
 func bound() *rapid.Generator[int64] {
 	return rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(1, 8))
@@ -51,6 +54,8 @@ func anAsk() *rapid.Generator[*api.SessionOpen] {
 			local.Env[name] = api.EnvValue{Text: "x"}
 		}
 		ask := &api.SessionOpen{Target: api.Target{Local: local}, SessionTTLNS: bound().Draw(t, "ttl")}
+		ask.IdleNS = bound().Draw(t, "idle")
+		ask.OnRestart = rapid.SampledFrom(restarts).Draw(t, "on restart")
 		ask.Limits = api.Limits{
 			MemoryBytes: bound().Draw(t, "memory"), CPUMillis: bound().Draw(t, "cpu"),
 			PIDs: bound().Draw(t, "pids"), OutputBytes: bound().Draw(t, "output"),
@@ -78,7 +83,7 @@ func aGrant() *rapid.Generator[api.Grant] {
 			Seccomp: "default", Network: api.GrantNetwork{Mode: "none"},
 			Env:   api.GrantEnv{Allow: optional("A", "B_*").Draw(t, "allow"), Max: bound().Draw(t, "max")},
 			Exec:  api.GrantExec{MaxTimeoutNS: bound().Draw(t, "timeout"), DefaultTimeoutNS: bound().Draw(t, "default timeout"), Background: rapid.Bool().Draw(t, "background")},
-			TTLNS: bound().Draw(t, "ttl"),
+			TTLNS: bound().Draw(t, "ttl"), IdleNS: bound().Draw(t, "idle"), OnRestart: rapid.SampledFrom(restarts).Draw(t, "on restart"),
 		}
 		for _, p := range rapid.SliceOfDistinct(rapid.SampledFrom(paths), rapid.ID).Draw(t, "mounts") {
 			g.Mounts = append(g.Mounts, api.GrantMount{HostPath: "/host" + p, GuestPath: p, Mode: rapid.SampledFrom([]string{"ro", "rw"}).Draw(t, "mode")})
@@ -95,7 +100,7 @@ func aCeiling() *rapid.Generator[sandbox.Ceiling] {
 			Networks:     optional("none", "full").Draw(t, "networks"),
 			MemoryBytes:  bound().Draw(t, "memory"), CPUMillis: bound().Draw(t, "cpu"), PIDs: bound().Draw(t, "pids"),
 			Files: bound().Draw(t, "files"), OutputBytes: bound().Draw(t, "output"), Executions: bound().Draw(t, "executions"),
-			TTLNS: bound().Draw(t, "ttl"), TimeoutNS: bound().Draw(t, "timeout"), Mounts: bound().Draw(t, "mounts"),
+			TTLNS: bound().Draw(t, "ttl"), IdleNS: bound().Draw(t, "idle"), TimeoutNS: bound().Draw(t, "timeout"), Mounts: bound().Draw(t, "mounts"),
 		}
 		for _, r := range optional("host", "dir").Draw(t, "roots") {
 			c.Roots = append(c.Roots, sandbox.RootKind(r))
@@ -130,6 +135,10 @@ func TestMeetNeverWidens(t *testing.T) {
 		within(t, "files", got.Ceilings.Files, g.Files, c.Files)
 		within(t, "executions", got.Ceilings.Executions, g.Executions, c.Executions)
 		within(t, "ttl", got.TTLNS, ask.SessionTTLNS, grant.TTLNS, c.TTLNS)
+		within(t, "idle", got.IdleNS, ask.IdleNS, grant.IdleNS, c.IdleNS)
+		if (got.OnRestart == "terminate") != (ask.OnRestart == "terminate" || grant.OnRestart == "terminate") {
+			t.Fatalf("%q asked, %q granted, %q in force", ask.OnRestart, grant.OnRestart, got.OnRestart)
+		}
 		within(t, "timeout", got.Exec.MaxTimeoutNS, grant.Exec.MaxTimeoutNS, c.TimeoutNS)
 		if got.Exec.DefaultTimeoutNS != 0 {
 			within(t, "default timeout", got.Exec.DefaultTimeoutNS, got.Exec.MaxTimeoutNS)
@@ -214,9 +223,10 @@ func TestClamps(t *testing.T) {
 	grant := api.Grant{
 		Root: "host", Identity: api.Identity{UID: 1, GID: 1}, Seccomp: "default", Network: api.GrantNetwork{Mode: "none"}, TTLNS: 100,
 		Ceilings: api.Ceilings{MemoryBytes: 100, CPUMillis: 100, PIDs: 100, Files: 100, OutputBytes: 100, Executions: 1},
+		IdleNS:   50,
 	}
 	ask := &api.SessionOpen{
-		Target: api.Target{Local: &api.Local{}}, SessionTTLNS: 200,
+		Target: api.Target{Local: &api.Local{}}, SessionTTLNS: 200, IdleNS: 60,
 		Limits: api.Limits{MemoryBytes: 200, CPUMillis: 50, PIDs: 100, OutputBytes: 80},
 	}
 	got, clamps, deny := rego.Meet(ask, grant, sandbox.Ceiling{TTLNS: 70, OutputBytes: 60})
@@ -227,6 +237,7 @@ func TestClamps(t *testing.T) {
 		{Field: "limits.memory_bytes", Requested: 200, Effective: 100, Source: "policy"},
 		{Field: "limits.output_bytes", Requested: 80, Effective: 60, Source: "ceiling"},
 		{Field: "session_ttl_ns", Requested: 200, Effective: 70, Source: "ceiling"},
+		{Field: "idle_timeout_ns", Requested: 60, Effective: 50, Source: "policy"},
 	}
 	if diff := cmp.Diff(want, clamps); diff != "" {
 		t.Error(diff)
@@ -251,6 +262,35 @@ func TestMeetExec(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestMeetModify: a command whose time is changed gets no more than if it had asked at first.
+func TestMeetModify(t *testing.T) {
+	for _, row := range []struct {
+		name                   string
+		asked, granted, policy int64
+		want                   int64
+		clamped                bool
+	}{
+		{"less", 30, 100, 0, 30, false},
+		{"as much as the grant has", 100, 100, 0, 100, false},
+		{"more than the grant has", 101, 100, 0, 100, true},
+		{"more than policy gave this command", 90, 100, 60, 60, true},
+		{"nobody bounds it", 1000, 0, 0, 1000, false},
+	} {
+		grant := api.Grant{Exec: api.GrantExec{MaxTimeoutNS: row.granted, DefaultTimeoutNS: 10}}
+		got, clamps := rego.MeetModify(row.asked, grant, rego.ExecLimits{TimeoutNS: row.policy})
+		if got != row.want {
+			t.Errorf("%s: %d, not %d", row.name, got, row.want)
+		}
+		var want []api.Clamp
+		if row.clamped {
+			want = []api.Clamp{{Field: "timeout_ns", Requested: row.asked, Effective: row.want, Source: "policy"}}
+		}
+		if diff := cmp.Diff(want, clamps); diff != "" {
+			t.Errorf("%s: %s", row.name, diff)
+		}
+	}
 }
 
 // TestMoreDenialsNeverAllowMore: a policy with one more rule that denies allows nothing

@@ -18,25 +18,27 @@ func DefaultCeiling() Ceiling {
 		MountRoots: []string{"/"},
 		// Kernel state, devices, other services' sockets, boot images: a mount of one of
 		// them is a way around the sandbox, whatever its mode.
-		MountDenied:          []string{"/proc", "/sys", "/dev", "/run", "/boot"},
-		ReadWrite:            []string{"/"},
-		UIDs:                 [2]uint32{1, InitUID - 1},
-		Capabilities:         []string{},
-		Seccomp:              []string{"default", "strict"},
-		Networks:             []string{"none"},
-		MemoryBytes:          8 << 30,
-		CPUMillis:            16_000,
-		PIDs:                 4096,
-		Files:                65_536,
-		ScratchBytes:         8 << 30,
-		Mounts:               64,
-		TTLNS:                24 * 3600 * 1e9,
-		TimeoutNS:            6 * 3600 * 1e9,
-		OutputBytes:          1 << 30,
-		InlineBytes:          1 << 20,
-		Executions:           256,
-		Sessions:             1024,
-		SessionsPerPrincipal: 256,
+		MountDenied:            []string{"/proc", "/sys", "/dev", "/run", "/boot"},
+		ReadWrite:              []string{"/"},
+		UIDs:                   [2]uint32{1, InitUID - 1},
+		Capabilities:           []string{},
+		Seccomp:                []string{"default", "strict"},
+		Networks:               []string{"none"},
+		MemoryBytes:            8 << 30,
+		CPUMillis:              16_000,
+		PIDs:                   4096,
+		Files:                  65_536,
+		ScratchBytes:           8 << 30,
+		Mounts:                 64,
+		TTLNS:                  24 * 3600 * 1e9,
+		IdleNS:                 0, // the ttl ends a forgotten session anyway
+		TimeoutNS:              6 * 3600 * 1e9,
+		OutputBytes:            1 << 30,
+		InlineBytes:            1 << 20,
+		Executions:             256,
+		Sessions:               1024,
+		SessionsPerPrincipal:   256,
+		ExecutionsPerPrincipal: 1024,
 	}
 }
 
@@ -108,6 +110,7 @@ func (c Ceiling) validate() error {
 		{"scratch_bytes", c.ScratchBytes}, {"mounts", c.Mounts}, {"ttl_ns", c.TTLNS}, {"timeout_ns", c.TimeoutNS},
 		{"output_bytes", c.OutputBytes}, {"inline_bytes", c.InlineBytes}, {"executions", c.Executions},
 		{"sessions", c.Sessions}, {"sessions_per_principal", c.SessionsPerPrincipal},
+		{"executions_per_principal", c.ExecutionsPerPrincipal}, {"idle_ns", c.IdleNS},
 	} {
 		if n.value < 0 {
 			return fmt.Errorf("%s: %d is negative", n.name, n.value)

@@ -18,7 +18,9 @@ type Grant struct {
 	Workdir   string         `json:"workdir"`
 	Hostname  string         `json:"hostname"`
 	TTLNS     int64          `json:"ttl_ns,omitzero"`
-	ExpiresNS int64          `json:"expires_at_ns,omitzero"` // the grant itself ends here (R109)
+	IdleNS    int64          `json:"idle_timeout_ns,omitzero"` // after so long without activity the session ends (R021)
+	OnRestart string         `json:"on_restart,omitempty"`     // "terminate": the session ends with its supervisor; "" and "adopt" leave it to the caller
+	ExpiresNS int64          `json:"expires_at_ns,omitzero"`   // the grant itself ends here (R109)
 }
 
 // GrantMount is one mount that policy grants.
@@ -45,7 +47,7 @@ type Identity struct {
 	Capabilities []string `json:"capabilities,omitempty"`
 }
 
-// Ceilings bound a session. Every one is set in a finished grant.
+// Ceilings bound a session. Every one but queued is set in a finished grant.
 type Ceilings struct {
 	MemoryBytes int64 `json:"memory_bytes,omitzero"` // swap is always 0
 	CPUMillis   int64 `json:"cpu_millis,omitzero"`   // thousandths of one CPU
@@ -53,6 +55,7 @@ type Ceilings struct {
 	Files       int64 `json:"files,omitzero"`        // open files of one process
 	OutputBytes int64 `json:"output_bytes,omitzero"` // per stream of one execution
 	Executions  int64 `json:"executions,omitzero"`   // live at once
+	Queued      int64 `json:"queued,omitzero"`       // that may wait for their turn; 0 = 64, and none where exec.queue is false
 }
 
 // GrantNetwork is the network that is granted.
@@ -78,5 +81,6 @@ type GrantExec struct {
 	Signals          []string `json:"signals,omitzero"`
 	CwdPrefixes      []string `json:"cwd_prefixes,omitzero"`
 	Background       bool     `json:"background,omitzero"`      // processes may outlive the execution that started them
+	Queue            *bool    `json:"queue,omitzero"`           // false: what cannot start at once is refused; absent = it waits (R052)
 	OutputPrefixes   []string `json:"output_prefixes,omitzero"` // inside paths that `outputs` may name
 }
