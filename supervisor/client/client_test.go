@@ -85,6 +85,7 @@ func TestCutStream(t *testing.T) {
 			w.Header().Set("Content-Type", ndjson)
 			io.WriteString(w, body)
 		})
+		c.pause = c.pause[:1]
 		_, err := c.ExecStream(t.Context(), api.Exec{}, func(api.Event) error { return nil })
 		if !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: %v", name, err)

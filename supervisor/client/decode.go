@@ -28,7 +28,11 @@ func refusal(resp *http.Response, body []byte) error {
 		Error    *api.Error `json:"error"`
 		IntentID string     `json:"intent_id"`
 	}
-	if err := json.Unmarshal(body, &b); err != nil || (b.Error == nil && b.IntentID == "") {
+	err := json.Unmarshal(body, &b)
+	if err == nil && b.Error == nil && resp.StatusCode == http.StatusGone {
+		return nil // a document that says what is not kept any more
+	}
+	if err != nil || (b.Error == nil && b.IntentID == "") {
 		return fmt.Errorf("answer %s without a code", resp.Status)
 	}
 	if b.Error == nil {
