@@ -350,7 +350,7 @@ func TestLargeRefusals(t *testing.T) {
 			{"facts", api.Request{Op: api.OpSessionOpen, Open: &api.SessionOpen{Profile: "forbidden", Target: api.Target{Local: &api.Local{Mounts: mounts}}}}, "no"},
 			{"plan", api.Request{Op: api.OpSessionOpen, Open: &api.SessionOpen{Target: api.Target{Local: &api.Local{Env: env}}}}, api.CodeEnvVarNotAllowed},
 		} {
-			from := b.journal.Len()
+			from := b.journal.Next()
 			r := b.do(tt.ask)
 			if r.Outcome == api.OutcomeOK || r.ErrorCode != tt.code {
 				t.Errorf("%s: %s %s %s", tt.name, r.Outcome, r.ErrorCode, r.ErrorMessage)

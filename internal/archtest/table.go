@@ -40,8 +40,9 @@ var Table = []Row{
 	{"internal/packet", nil, []string{unix}},
 	{"internal/reexec", nil, []string{unix}},
 	{"internal/durable", nil, []string{unix}},
-	{"internal/blob", []string{"internal/durable"}, []string{unix}},
-	{"internal/journal", []string{"internal/durable"}, []string{unix, tlog, jsonexp}},
+	{"internal/blob", []string{"internal/durable", "internal/failpoint"}, []string{unix}},
+	{"internal/spool", []string{"internal/durable", "internal/blob", "internal/failpoint"}, []string{unix}},
+	{"internal/journal", []string{"internal/durable", "internal/failpoint"}, []string{unix, tlog, jsonexp}},
 
 	// Policy: the only place where OPA enters.
 	{"policies", nil, nil},

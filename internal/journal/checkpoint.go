@@ -2,8 +2,6 @@ package journal
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -15,18 +13,12 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
-
-	"github.com/stockade-dev/stockade/internal/durable"
 )
 
-// Files beside the segments.
 const (
-	keyFile        = "key"     // signs checkpoints; 0600
-	publicKeyFile  = "key.pub" // verifies them: what an auditor keeps elsewhere
-	checkpointFile = "checkpoints"
+	checkpointFile  = "checkpoints"
+	checkpointTitle = "stockade journal/"
 )
-
-const checkpointTitle = "stockade journal/"
 
 // checkpoint is the statement "the first size records have this Merkle root".
 type checkpoint struct {
@@ -34,7 +26,8 @@ type checkpoint struct {
 	size   int64
 	root   tlog.Hash
 
-	at int64 // offset in the file of checkpoints
+	at  int64  // offset in the file of checkpoints
+	msg []byte // as it was signed, when it was read from there
 }
 
 func (c *checkpoint) text() string {
@@ -45,21 +38,38 @@ func (c *checkpoint) sign(signer note.Signer) ([]byte, error) {
 	return note.Sign(&note.Note{Text: c.text()}, signer)
 }
 
-// openCheckpoint believes a signed note. Only one spelling is accepted, so that a note
-// in which anything was changed is not the same note: one signature, its base64 without
-// stray bits, and the canonical text.
+// openCheckpoint believes a signed note in its canonical text.
 func openCheckpoint(msg []byte, known note.Verifiers) (checkpoint, error) {
-	n, err := note.Open(msg, known)
+	text, err := openNote(msg, known)
 	if err != nil {
 		return checkpoint{}, err
 	}
+	return parseCheckpoint(text)
+}
+
+// openNote returns the text of a note that one of the verifiers signed. Only one spelling
+// is accepted, so that a note in which anything was changed is not the same note: one
+// signature, and its base64 without stray bits. Nil verifiers leave the signature to others.
+func openNote(msg []byte, known note.Verifiers) (string, error) {
+	if known == nil {
+		_, err := note.Open(msg, note.VerifierList())
+		unverified, ok := errors.AsType[*note.UnverifiedNoteError](err)
+		if !ok {
+			return "", err
+		}
+		return unverified.Note.Text, nil
+	}
+	n, err := note.Open(msg, known)
+	if err != nil {
+		return "", err
+	}
 	if len(n.Sigs) != 1 || len(n.UnverifiedSigs) != 0 {
-		return checkpoint{}, flaw("not one signature")
+		return "", flaw("not one signature")
 	}
 	if _, err := base64.StdEncoding.Strict().DecodeString(n.Sigs[0].Base64); err != nil {
-		return checkpoint{}, flaw("signature is not spelled as it was written")
+		return "", flaw("signature is not spelled as it was written")
 	}
-	return parseCheckpoint(n.Text)
+	return n.Text, nil
 }
 
 func parseCheckpoint(text string) (checkpoint, error) {
@@ -78,14 +88,25 @@ func parseCheckpoint(text string) (checkpoint, error) {
 	return c, nil
 }
 
+// notes is what a checkpoint file holds.
+type notes struct {
+	signed []checkpoint
+	end    int64 // where the next one goes
+	torn   int64 // bytes behind, of a note that was not written to its end
+}
+
 // readCheckpoints reads the checkpoint file of a journal; one that never signed anything
 // has none.
-func readCheckpoints(dir string, known note.Verifiers) (signed []checkpoint, end int64, err error) {
+func readCheckpoints(dir string, known note.Verifiers) (notes, error) {
 	data, err := os.ReadFile(filepath.Join(dir, checkpointFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, err
+		return notes{}, err
 	}
-	return parseCheckpoints(data, known)
+	signed, end, err := parseCheckpoints(data, known)
+	if err != nil {
+		return notes{signed, end, 0}, err
+	}
+	return notes{signed, end, int64(len(data)) - end}, nil
 }
 
 // parseCheckpoints reads signed notes, each followed by an empty line, in ascending
@@ -109,7 +130,7 @@ func parseCheckpoints(data []byte, known note.Verifiers) (signed []checkpoint, e
 		if err != nil {
 			return signed, end, &CorruptError{File: checkpointFile, Seq: -1, Offset: end, Reason: err.Error()}
 		}
-		c.at = end
+		c.at, c.msg = end, msg
 		signed = append(signed, c)
 		end += int64(len(msg)) + 1
 	}
@@ -184,71 +205,12 @@ func beginsNote(data []byte) bool {
 // LastCheckpoint returns the last signed note of a journal from its files alone. The error
 // is [ErrUnsigned] when there is none, [*CorruptError] when known did not sign them all.
 func LastCheckpoint(dir string, known note.Verifiers) ([]byte, error) {
-	data, err := os.ReadFile(filepath.Join(dir, checkpointFile))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("last checkpoint: %w", err)
-	}
-	signed, _, err := parseCheckpoints(data, known)
-	if err == nil && len(signed) == 0 {
+	stored, err := readCheckpoints(dir, known)
+	if err == nil && len(stored.signed) == 0 {
 		err = ErrUnsigned
 	}
 	if err != nil {
 		return nil, fmt.Errorf("last checkpoint: %w", err)
 	}
-	msg, _ := cutNote(data[signed[len(signed)-1].at:])
-	return msg, nil
-}
-
-// newKey makes the key pair of a journal, durably. The private half is last: where it
-// is, the pair is complete. The public half may be read by whoever gets at it, as it may be
-// copied: it is no secret, and what it is good for is to be elsewhere.
-func newKey(dir, origin string) error {
-	private, public, err := note.GenerateKey(rand.Reader, origin)
-	if err != nil {
-		return err
-	}
-	if err := durable.Replace(filepath.Join(dir, publicKeyFile), []byte(public+"\n"), 0o644); err != nil {
-		return err
-	}
-	return durable.Create(filepath.Join(dir, keyFile), []byte(private+"\n"), 0o600)
-}
-
-// readKey returns the signer of a journal and the public key that goes with it.
-func readKey(dir string) (note.Signer, string, error) {
-	data, err := os.ReadFile(filepath.Join(dir, keyFile))
-	if err != nil {
-		return nil, "", err
-	}
-	private := strings.TrimSpace(string(data))
-	signer, err := note.NewSigner(private)
-	if err != nil {
-		return nil, "", fmt.Errorf("key: %w", err)
-	}
-	// PRIVATE+KEY+name+hash+base64 of the algorithm, one byte, and the seed; of these
-	// only base64 can hold a plus sign itself.
-	fields := strings.SplitN(private, "+", 5)
-	secret, err := base64.StdEncoding.DecodeString(fields[len(fields)-1])
-	if err != nil || len(secret) != 1+ed25519.SeedSize {
-		return nil, "", errors.New("key: not an Ed25519 key")
-	}
-	pair := ed25519.NewKeyFromSeed(secret[1:])
-	public, err := note.NewEd25519VerifierKey(signer.Name(), pair.Public().(ed25519.PublicKey))
-	if err != nil {
-		return nil, "", fmt.Errorf("key: %w", err)
-	}
-	return signer, public, nil
-}
-
-// ReadPublicKey reads a public key from a file: the one named key.pub in a journal's
-// directory, or a copy. Proof against whoever can write that directory needs a copy.
-func ReadPublicKey(name string) (note.Verifier, error) {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	v, err := note.NewVerifier(strings.TrimSpace(string(data)))
-	if err != nil {
-		return nil, fmt.Errorf("public key %s: %w", name, err)
-	}
-	return v, nil
+	return stored.signed[len(stored.signed)-1].msg, nil
 }

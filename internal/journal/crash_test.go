@@ -28,7 +28,7 @@ func story(t testing.TB, dir string, d *disk) (acked int) {
 		return 0
 	}
 	defer j.Close()
-	n := int(j.Len())
+	n := int(j.Next())
 	acked = n
 	for step := range 25 {
 		group := storyGroup(n)
@@ -90,7 +90,7 @@ func recovered(t testing.TB, dir string, acked int) {
 		return
 	}
 	defer j.Close()
-	n := int(j.Len())
+	n := int(j.Next())
 	if n < acked {
 		t.Errorf("%d records were acknowledged and %d are left", acked, n)
 	}
@@ -217,8 +217,8 @@ func TestAckOrder(t *testing.T) {
 		})
 	}
 	running.Wait()
-	if j.Len() != callers*each {
-		t.Errorf("%d records", j.Len())
+	if j.Next() != callers*each {
+		t.Errorf("%d records", j.Next())
 	}
 	if syncs := d.kinds["sync"]; syncs > callers*each/2 {
 		t.Errorf("%d syncs for %d appends: they do not share", syncs, callers*each)
@@ -257,12 +257,12 @@ func TestTruncateEverywhere(t *testing.T) {
 			if err != nil {
 				t.Fatalf("cut at %d: %v", size, err)
 			}
-			expect(t, j, int(j.Len()))
+			expect(t, j, int(j.Next()))
 			// Zeros at the end of a record may have been zeros all along.
-			if n := int(j.Len()); n != whole && !(zeros && n == whole+1) {
+			if n := int(j.Next()); n != whole && !(zeros && n == whole+1) {
 				t.Fatalf("cut at %d: %d records, want %d", size, n, whole)
 			}
-			fill(t, j, int(j.Len()), 9)
+			fill(t, j, int(j.Next()), 9)
 			j.Close()
 		}
 	}

@@ -26,11 +26,11 @@ func closed(t testing.TB) (dir string, segments []segment) {
 	t.Helper()
 	dir = clone(t, seedJournal(t))
 	j := open(t, dir, storyOptions(watch(dir, nil).disk()))
-	for j.Len() < 24 {
-		if _, err := j.Append(context.Background(), storyGroup(int(j.Len()))...); err != nil {
+	for j.Next() < 24 {
+		if _, err := j.Append(context.Background(), storyGroup(int(j.Next()))...); err != nil {
 			t.Fatal(err)
 		}
-		if j.Len() < 8 {
+		if j.Next() < 8 {
 			if _, err := j.Checkpoint(); err != nil {
 				t.Fatal(err)
 			}

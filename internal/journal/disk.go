@@ -15,6 +15,7 @@ type disk struct {
 	allocate func(f *os.File, size int64) error
 	truncate func(f *os.File, size int64) error
 	rename   func(from, to string) error
+	remove   func(name string) error
 	syncDir  func(dir string) error
 }
 
@@ -27,5 +28,6 @@ var realDisk = disk{
 	allocate: durable.Allocate,
 	truncate: (*os.File).Truncate,
 	rename:   os.Rename,
+	remove:   os.Remove,
 	syncDir:  durable.SyncDir,
 }

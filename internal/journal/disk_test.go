@@ -157,6 +157,14 @@ func (d *watchedDisk) disk() *disk {
 			delete(d.now, filepath.Base(from))
 			return os.Rename(from, to)
 		},
+		remove: func(name string) error {
+			defer locked()()
+			if err := d.step("remove"); err != nil {
+				return err
+			}
+			delete(d.now, filepath.Base(name))
+			return os.Remove(name)
+		},
 		syncDir: func(string) error {
 			defer locked()()
 			if err := d.step("syncDir"); err != nil {

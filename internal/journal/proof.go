@@ -10,48 +10,87 @@ import (
 )
 
 // Proof shows that one record is in a journal, to someone who has nothing of the journal
-// but its public key.
+// but its public key. FORMAT.md says how to check one without this package.
 type Proof struct {
-	Seq        int64            `json:"seq"`
+	Seq        int64            `json:"seq"`        // the record's number, its index in the tree
 	Record     []byte           `json:"record"`     // base64 in JSON
-	Hashes     tlog.RecordProof `json:"hashes"`     // RFC 6962 audit path, leaf to root
+	Size       int64            `json:"size"`       // records under the checkpoint, the size of the tree
+	Hashes     tlog.RecordProof `json:"hashes"`     // RFC 6962 audit path, leaf to root, each in base64
 	Checkpoint string           `json:"checkpoint"` // the signed note that they lead to
 }
 
 // Prove makes a proof for a durable record, under a checkpoint over all that is durable
 // now. It reads the whole journal once: the tree keeps its edge only.
 func (j *Journal) Prove(seq int64) (*Proof, error) {
-	rec, err := j.Get(seq)
-	if err != nil {
+	if _, err := j.Get(seq); err != nil {
 		return nil, fmt.Errorf("prove: %w", err)
 	}
 	msg, err := j.Checkpoint()
 	if err != nil {
 		return nil, fmt.Errorf("prove: %w", err)
 	}
-	known, err := note.NewVerifier(j.public)
+	c, err := openCheckpoint(msg, j.known)
 	if err != nil {
 		return nil, fmt.Errorf("prove: %w", err)
 	}
-	c, err := openCheckpoint(msg, note.VerifierList(known))
+	c.msg = msg
+	return j.extent().prove(seq, &c)
+}
+
+// ProveRecord makes a proof from the files of a journal alone, whether or not somebody has
+// it open, under the last checkpoint that is there. It checks the whole journal as
+// [Verify] does. The error is [ErrUnsigned] when no checkpoint covers the record yet,
+// [ErrNotFound] when there is none, a [*TrimmedError] when there is none any more.
+func ProveRecord(dir string, known note.Verifiers, seq int64) (*Proof, error) {
+	s, err := surveyFiles(dir, known)
 	if err != nil {
 		return nil, fmt.Errorf("prove: %w", err)
 	}
-	hashes, err := tlog.ProveRecord(c.size, seq, tlog.HashReaderFunc(j.nodes))
+	switch {
+	case seq < 0 || seq >= s.tree.n:
+		return nil, fmt.Errorf("prove: %w: %d", ErrNotFound, seq)
+	case seq >= s.lastSigned():
+		return nil, fmt.Errorf("prove record %d: %w over it", seq, ErrUnsigned)
+	}
+	e := extent{dir: dir}
+	for _, seg := range s.segments {
+		e.segments = append(e.segments, *seg)
+	}
+	return e.prove(seq, &s.signed[len(s.signed)-1])
+}
+
+func (e extent) prove(seq int64, c *checkpoint) (*Proof, error) {
+	rec, err := e.get(seq)
 	if err != nil {
 		return nil, fmt.Errorf("prove: %w", err)
 	}
-	return &Proof{Seq: seq, Record: rec, Hashes: hashes, Checkpoint: string(msg)}, nil
+	hashes, err := tlog.ProveRecord(c.size, seq, tlog.HashReaderFunc(e.nodes))
+	if err != nil {
+		return nil, fmt.Errorf("prove: %w", err)
+	}
+	return &Proof{Seq: seq, Record: rec, Size: c.size, Hashes: hashes, Checkpoint: string(c.msg)}, nil
 }
 
 // nodes computes the nodes of the tree that tlog asks for from the records below them.
-func (j *Journal) nodes(indexes []int64) ([]tlog.Hash, error) {
+// What was trimmed is below nodes of the edge, or to the left of some records in one node.
+func (e extent) nodes(indexes []int64) ([]tlog.Hash, error) {
+	edge := &e.segments[0].before.tree
 	hashes := make([]tlog.Hash, len(indexes))
 	for i, index := range indexes {
 		level, n := tlog.SplitStoredHashIndex(index)
+		from, to := n<<level, (n+1)<<level
+		if to <= edge.n {
+			// A sibling of a node above a record that was not trimmed: it is of the edge.
+			hashes[i] = edge.edge[level]
+			continue
+		}
 		var below tree
-		err := j.Read(n<<level, func(seq int64, rec []byte) error {
-			if seq == (n+1)<<level {
+		if from < edge.n {
+			below.n, below.edge = edge.n-from, edge.edge
+			from = edge.n
+		}
+		err := e.read(from, func(seq int64, rec []byte) error {
+			if seq == to {
 				return errEnough
 			}
 			below.append(tlog.RecordHash(rec))
@@ -73,12 +112,23 @@ func CheckProof(data []byte, known note.Verifiers) (*Proof, error) {
 	if err := json.Unmarshal(data, &p, json.RejectUnknownMembers(true)); err != nil {
 		return nil, fmt.Errorf("proof: %w", err)
 	}
-	c, err := openCheckpoint([]byte(p.Checkpoint), known)
-	if err != nil {
-		return nil, fmt.Errorf("proof: %w", err)
-	}
-	if err := tlog.CheckRecord(p.Hashes, c.size, c.root, p.Seq, tlog.RecordHash(p.Record)); err != nil {
-		return nil, fmt.Errorf("proof: %w", err)
+	if err := p.Check(known); err != nil {
+		return nil, err
 	}
 	return &p, nil
+}
+
+// Check says whether one of the verifiers signed a journal with this record in this place.
+func (p *Proof) Check(known note.Verifiers) error {
+	c, err := openCheckpoint([]byte(p.Checkpoint), known)
+	if err != nil {
+		return fmt.Errorf("proof: %w", err)
+	}
+	if c.size != p.Size {
+		return fmt.Errorf("proof: the checkpoint is over %d records, not %d", c.size, p.Size)
+	}
+	if err := tlog.CheckRecord(p.Hashes, c.size, c.root, p.Seq, tlog.RecordHash(p.Record)); err != nil {
+		return fmt.Errorf("proof: %w", err)
+	}
+	return nil
 }

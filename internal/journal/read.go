@@ -1,34 +1,32 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"sort"
 )
 
 // Read calls fn with every durable record from sequence number from on, in order, up
 // to the end as it was when Read was called. The bytes are the caller's. An error of fn
-// ends it and is returned as it is; a record that changed on the disk is a [*CorruptError].
+// ends it and is returned as it is; a record that changed on the disk is a [*CorruptError];
+// records that were trimmed, before the call or under it, are a [*TrimmedError].
 func (j *Journal) Read(from int64, fn func(seq int64, rec []byte) error) error {
-	if from < 0 {
-		return fmt.Errorf("read: %w: %d", ErrNotFound, from)
-	}
-	segments := j.snapshot()
-	for _, seg := range segments[holding(segments, from):] {
-		if err := seg.read(j.dir, max(from, seg.first), fn); err != nil {
-			return err
-		}
-	}
-	return nil
+	return j.extent().read(from, fn)
 }
 
-// holding is the index of the segment with record seq, or of the end when there is none.
-func holding(segments []segment, seq int64) int {
-	return sort.Search(len(segments), func(i int) bool { return segments[i].next() > seq })
+// Get returns one durable record. The error is [ErrNotFound] when there is none yet, and
+// a [*TrimmedError] when there is none any more.
+func (j *Journal) Get(seq int64) ([]byte, error) {
+	return j.extent().get(seq)
 }
+
+// extent is the records of a journal as they were at one moment.
+type extent struct {
+	dir      string
+	segments []segment // at least one
+}
+
+func (j *Journal) extent() extent { return extent{j.dir, j.snapshot()} }
 
 // snapshot is the segments as they are now. What it refers to is only ever appended to.
 func (j *Journal) snapshot() []segment {
@@ -41,61 +39,46 @@ func (j *Journal) snapshot() []segment {
 	return segments
 }
 
-// next is the sequence number of the first record that is not in the segment any more.
-func (g *segment) next() int64 { return g.first + int64(len(g.offsets)) }
+// from says whether there can be a record seq.
+func (e extent) from(seq int64) error {
+	if seq < 0 {
+		return fmt.Errorf("read: %w: %d", ErrNotFound, seq)
+	}
+	if first := e.segments[0].first; seq < first {
+		return fmt.Errorf("read record %d: %w", seq, &TrimmedError{First: first})
+	}
+	return nil
+}
 
-func (g *segment) read(dir string, from int64, fn func(int64, []byte) error) error {
-	if from >= g.next() {
-		return nil
+func (e extent) read(from int64, fn func(seq int64, rec []byte) error) error {
+	if err := e.from(from); err != nil {
+		return err
 	}
-	f, err := os.Open(filepath.Join(dir, g.name))
-	if err != nil {
-		return fmt.Errorf("read: %w", err)
-	}
-	defer f.Close()
-	r := newFrames(f, g.offset(from), g.end)
-	for seq := from; seq < g.next(); seq++ {
-		rec, err := g.record(r, seq)
-		if err != nil {
-			return err
-		}
-		if err := fn(seq, rec); err != nil {
+	for _, seg := range e.segments[holding(e.segments, from):] {
+		if err := seg.read(e.dir, max(from, seg.first), fn); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// record reads record seq, at which r must stand.
-func (g *segment) record(r io.Reader, seq int64) ([]byte, error) {
-	off := g.offset(seq)
-	h, rec, err := readFrame(r, g.end-off, g.seed, nil)
-	if err == io.EOF {
-		err = flaw("record is gone")
-	}
-	if err == nil && h.seq != seq {
-		err = flaw(fmt.Sprintf("record %d stands here", h.seq))
-	}
-	if fl, ok := errors.AsType[flaw](err); ok {
-		err = &CorruptError{File: g.name, Seq: seq, Offset: off, Reason: fl.Error()}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read: %w", err)
-	}
-	return rec, nil
+// holding is the index of the segment with record seq, or of the end when there is none.
+func holding(segments []segment, seq int64) int {
+	return sort.Search(len(segments), func(i int) bool { return segments[i].next() > seq })
 }
 
-// Get returns one durable record. The error is [ErrNotFound] when there is none.
-func (j *Journal) Get(seq int64) ([]byte, error) {
-	segments := j.snapshot()
-	i := holding(segments, seq)
-	if seq < 0 || i == len(segments) {
+func (e extent) get(seq int64) ([]byte, error) {
+	if err := e.from(seq); err != nil {
+		return nil, err
+	}
+	i := holding(e.segments, seq)
+	if i == len(e.segments) {
 		return nil, fmt.Errorf("read: %w: %d", ErrNotFound, seq)
 	}
-	seg := &segments[i]
-	f, err := os.Open(filepath.Join(j.dir, seg.name))
+	seg := &e.segments[i]
+	f, err := seg.open(e.dir)
 	if err != nil {
-		return nil, fmt.Errorf("read: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	off := seg.offset(seq)
@@ -104,10 +87,11 @@ func (j *Journal) Get(seq int64) ([]byte, error) {
 
 // Scan calls fn with every record of a journal from its files alone, in order, whether
 // or not somebody has it open. It checks what [Verify] checks, but for signatures, before
-// the first call. An error of fn ends it and is returned as it is.
+// the first call. An error of fn ends it and is returned as it is; records that are trimmed
+// under it are a [*TrimmedError].
 func Scan(dir string, fn func(seq int64, rec []byte) error) error {
-	var s survey
-	if err := s.run(dir); err != nil {
+	s, err := surveyFiles(dir, nil)
+	if err != nil {
 		return fmt.Errorf("scan journal: %w", err)
 	}
 	for _, seg := range s.segments {

@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -38,45 +36,26 @@ func (e *CorruptError) Error() string {
 // Unwrap gives [ErrRolledBack] when that is what happened.
 func (e *CorruptError) Unwrap() error { return e.cause }
 
-// segment is one file of records.
-type segment struct {
-	name    string
-	first   int64
-	seed    uint32
-	offsets []uint32 // where each record's frame begins
-	end     int64    // where the next one goes
-}
-
-// segmentName sorts by the sequence number of the first record.
-func segmentName(first int64) string { return fmt.Sprintf("%020d.seg", first) }
-
-// segmentNames lists the segments of a journal in order.
-func segmentNames(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries { // ReadDir sorts
-		digits, ok := strings.CutSuffix(e.Name(), ".seg")
-		if first, err := strconv.ParseInt(digits, 10, 64); ok && err == nil && segmentName(first) == e.Name() {
-			names = append(names, e.Name())
-		}
-	}
-	return names, nil
-}
-
 // survey is one pass over everything that is stored: what Open starts from, and what
 // Verify reports.
 type survey struct {
+	begin  *anchor      // nil for a journal that has its first record
 	signed []checkpoint // by size; compared with the records on the way
 	due    int          // the first of them not yet compared
+	each   func(seq int64, rec []byte) error
+	alone  bool // the segment is looked at by itself, wherever it belongs
+
+	notes    notes // as they are stored
+	unsigned error // what is wrong with them
+	early    bool  // one that was kept elsewhere is over fewer records than were trimmed
 
 	segments []*segment
+	trimmed  []string // segments before the anchor, which nobody has removed yet
 	tree     tree
 	chain    digest
-	tail     int64 // bytes behind the last record that belong to none: an interrupted write
-	whole    *edge // the last place between two Appends, while the pass is inside one
+	tail     int64    // bytes behind the last record that belong to none: an interrupted write
+	whole    *edge    // the last place between two Appends, while the pass is inside one
+	held     [][]byte // records since then, for each
 }
 
 // edge is a place between two records to which a survey can go back.
@@ -84,6 +63,60 @@ type edge struct {
 	tree  tree
 	chain digest
 	end   int64
+}
+
+// surveyFiles goes over a journal from its files alone, whether or not somebody has it
+// open. Without verifiers (nil) no signature is looked at, and no checkpoint.
+func surveyFiles(dir string, known note.Verifiers, kept ...[]byte) (*survey, error) {
+	for seen := int64(0); ; {
+		s := &survey{}
+		err := s.files(dir, known, kept)
+		if err == nil {
+			return s, nil
+		}
+		// Records that are trimmed while we read are no damage: there is a new anchor then.
+		now, readErr := readAnchor(dir, nil)
+		if readErr != nil || now == nil || now.size <= max(seen, s.first()) {
+			return s, err
+		}
+		seen = now.size
+	}
+}
+
+// files goes over everything, in an order in which what is added meanwhile is not missed,
+// and what is trimmed meanwhile is: the anchor, the checkpoints, the records.
+func (s *survey) files(dir string, known note.Verifiers, kept [][]byte) (err error) {
+	if s.begin, err = readAnchor(dir, known); err != nil {
+		return err
+	}
+	if known != nil {
+		s.unsigned = s.checkpoints(dir, known)
+	}
+	if err := s.add(kept, known); err != nil {
+		return err
+	}
+	if err := s.run(dir); err != nil {
+		return err // a bad record is the better finding
+	}
+	return s.unsigned
+}
+
+func (s *survey) checkpoints(dir string, known note.Verifiers) (err error) {
+	s.notes, err = readCheckpoints(dir, known)
+	s.signed = s.notes.signed
+	if err != nil || s.begin == nil {
+		return err
+	}
+	bad := &CorruptError{File: checkpointFile, Seq: -1}
+	switch {
+	case s.lastSigned() < s.begin.size: // Trim signs first
+		bad.cause, bad.Reason = ErrRolledBack, fmt.Sprintf("no checkpoint covers the %d records that were trimmed", s.begin.size)
+	case s.signed[0].origin != s.begin.origin:
+		bad.Reason = "the anchor is of another journal"
+	default:
+		return nil
+	}
+	return bad
 }
 
 // add puts checkpoints that were kept elsewhere among those of the journal.
@@ -96,10 +129,22 @@ func (s *survey) add(kept [][]byte, known note.Verifiers) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrForeign, err)
 		}
+		if c.size < s.first() {
+			s.early = true
+			continue
+		}
 		s.signed = append(s.signed, c)
 	}
 	slices.SortStableFunc(s.signed, func(a, b checkpoint) int { return cmp.Compare(a.size, b.size) })
 	return nil
+}
+
+// first is the number of the first record.
+func (s *survey) first() int64 {
+	if s.begin == nil {
+		return 0
+	}
+	return s.begin.size
 }
 
 // run reads all segments. The signed checkpoints must have been read before, so that a
@@ -108,6 +153,14 @@ func (s *survey) run(dir string) error {
 	names, err := segmentNames(dir)
 	if err != nil {
 		return err
+	}
+	if s.begin != nil {
+		s.tree, s.chain = s.begin.tree, s.begin.chain
+		kept, _ := slices.BinarySearch(names, segmentName(s.begin.size))
+		s.trimmed, names = names[:kept:kept], names[kept:]
+	}
+	for s.due < len(s.signed) && s.signed[s.due].size < s.first() {
+		s.due++
 	}
 	for i, name := range names {
 		if err := s.file(dir, name, i == len(names)-1); err != nil {
@@ -166,6 +219,9 @@ func (s *survey) read(f io.ReaderAt, size int64, name string, last bool) error {
 	if err != nil {
 		return bad(s.tree.n, 0, err)
 	}
+	if s.alone {
+		s.tree.n, s.chain = o.first, o.chain
+	}
 	if o.first != s.tree.n || name != segmentName(o.first) {
 		return bad(s.tree.n, 0, flaw(fmt.Sprintf("the segment begins with record %d", o.first)))
 	}
@@ -174,6 +230,7 @@ func (s *survey) read(f io.ReaderAt, size int64, name string, last bool) error {
 	}
 
 	seg := &segment{name: name, first: o.first, seed: o.seed(), end: segmentHeader}
+	seg.before = &edge{tree: s.tree, chain: s.chain, end: segmentHeader}
 	s.segments = append(s.segments, seg)
 	if err := s.compare(seg); err != nil { // a checkpoint over no records
 		return err
@@ -190,6 +247,9 @@ func (s *survey) read(f io.ReaderAt, size int64, name string, last bool) error {
 			if leaf, err = s.check(&h, rec, left); err == nil {
 				s.take(seg, &h, leaf)
 				if err := s.compare(seg); err != nil {
+					return err
+				}
+				if err := s.tell(&h, rec); err != nil {
 					return err
 				}
 				left, reread = h.left, false
@@ -256,44 +316,41 @@ func (s *survey) take(seg *segment, h *frame, leaf tlog.Hash) {
 	s.chain = h.chain
 }
 
+// tell gives a record to who wants them all, when it is certain: when the Append that
+// brought it is there to its end.
+func (s *survey) tell(h *frame, rec []byte) error {
+	if s.each == nil {
+		return nil
+	}
+	if h.left > 0 {
+		s.held = append(s.held, bytes.Clone(rec))
+		return nil
+	}
+	for i, held := range s.held {
+		if err := s.each(h.seq-int64(len(s.held)-i), held); err != nil {
+			return err
+		}
+	}
+	s.held = s.held[:0]
+	return s.each(h.seq, rec)
+}
+
 // compare holds the records so far against the checkpoints that were signed over them.
 func (s *survey) compare(seg *segment) error {
 	for ; s.due < len(s.signed) && s.signed[s.due].size == s.tree.n; s.due++ {
 		if s.signed[s.due].root == s.tree.root() {
 			continue
 		}
-		proven := int64(0)
+		proven := s.first()
 		for _, c := range s.signed[:s.due] {
 			if c.size < s.tree.n {
-				proven = c.size
+				proven = max(proven, c.size)
 			}
 		}
 		return &CorruptError{File: seg.name, Seq: proven, Offset: seg.offset(proven),
 			Reason: fmt.Sprintf("one of the records %d to %d is not the one that was signed", proven, s.tree.n-1)}
 	}
 	return nil
-}
-
-// offset is where record seq begins; the first record of the segment stands in for one
-// of an earlier segment.
-func (g *segment) offset(seq int64) int64 {
-	if seq < g.first || seq-g.first >= int64(len(g.offsets)) {
-		return segmentHeader
-	}
-	return int64(g.offsets[seq-g.first])
-}
-
-// lastWrite is where the write began that brought the last record.
-func (g *segment) lastWrite(f io.ReaderAt) (int64, error) {
-	head := make([]byte, frameHeader)
-	if _, err := f.ReadAt(head, int64(g.offsets[len(g.offsets)-1])); err != nil {
-		return 0, err
-	}
-	h, ok := decodeFrame(head, g.seed)
-	if !ok {
-		return 0, flawHeader
-	}
-	return g.offset(h.base()), nil
 }
 
 // back drops the beginning of an Append whose end never came: it was not acknowledged,

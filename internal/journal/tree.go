@@ -10,8 +10,7 @@ type tree struct {
 	edge [63]tlog.Hash
 }
 
-// ReadHashes gives tlog the nodes that it asks for; appending to the tree and its root
-// need none but the edge.
+// ReadHashes gives tlog the nodes that it asks for; the root needs none but the edge.
 func (t *tree) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	hashes := make([]tlog.Hash, len(indexes))
 	for i, index := range indexes {
@@ -22,13 +21,12 @@ func (t *tree) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 }
 
 func (t *tree) append(leaf tlog.Hash) {
-	// The new leaf and the subtrees that it completes; the last of them is the new edge.
-	made, err := tlog.StoredHashesForRecordHash(t.n, leaf, t)
-	if err != nil {
-		panic("bug: " + err.Error()) // ReadHashes does not fail
+	level := 0
+	for n := t.n; n&1 == 1; n >>= 1 { // the new leaf completes this subtree
+		leaf = tlog.NodeHash(t.edge[level], leaf)
+		level++
 	}
-	top := len(made) - 1
-	t.edge[top] = made[top]
+	t.edge[level] = leaf
 	t.n++
 }
 

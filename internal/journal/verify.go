@@ -7,10 +7,11 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Report is what [Verify] found.
+// Report is what [Verify] and [Check] found.
 type Report struct {
 	Origin      string        `json:"origin,omitempty"`    // name in the checkpoints
-	Records     int64         `json:"records"`             // good ones, up to the first bad
+	First       int64         `json:"first"`               // number of the first record: what was before it is trimmed
+	Records     int64         `json:"records"`             // good ones, up to the first bad, and those that were trimmed
 	Segments    int           `json:"segments"`            // files read
 	Checkpoints int           `json:"checkpoints"`         // signatures checked
 	Signed      int64         `json:"signed_records"`      // under the last checkpoint
@@ -18,31 +19,38 @@ type Report struct {
 	TailBytes   int64         `json:"tail_bytes"`          // of a write that was interrupted, or is under way
 	Root        string        `json:"root"`                // Merkle root of Records, base64
 	Bad         *CorruptError `json:"first_bad,omitempty"` // nil means all is well
+
+	Files *Files `json:"files,omitempty"` // what is in the directory; of Check only
 }
 
 // Verify checks a journal from its files alone, whether or not somebody has it open:
 // frames, checksums, order, chain, and the Merkle root against every checkpoint, each
 // of which must be signed by one of the verifiers. Checkpoints that the caller
 // kept elsewhere may be added; they find a journal that was rolled back together with
-// its own checkpoints. One that is not of this journal is [ErrForeign].
+// its own checkpoints. One that is not of this journal is [ErrForeign]. One over fewer records
+// than were trimmed cannot be checked any more: if nothing else is found, that is
+// a [*TrimmedError].
 //
 // A finding is a [*CorruptError], which is also in the report. What no checkpoint
 // covers yet is safe from accidents only: whoever can write the directory can
 // write another end. That is no finding here, for a journal in use always has such an end:
 // the caller looks at Signed, Unsigned and TailBytes.
 func Verify(dir string, known note.Verifiers, kept ...[]byte) (Report, error) {
-	// Before the records: what is signed while we read them is not missed.
-	signed, _, unsigned := readCheckpoints(dir, known)
-	s := &survey{signed: signed}
-	err := s.add(kept, known)
-	if err == nil {
-		err = s.run(dir)
+	s, err := surveyFiles(dir, known, kept...)
+	if err == nil && s.early {
+		err = fmt.Errorf("a checkpoint that was kept elsewhere: %w", &TrimmedError{First: s.first()})
 	}
-	if err == nil {
-		err = unsigned // a bad record is the better finding
+	report := s.report(err)
+	if err != nil {
+		return report, fmt.Errorf("verify journal: %w", err)
 	}
+	return report, nil
+}
+
+// report is what was found, err included.
+func (s *survey) report(err error) Report {
 	report := Report{
-		Records: s.tree.n, Segments: len(s.segments), Checkpoints: len(s.signed),
+		First: s.first(), Records: s.tree.n, Segments: len(s.segments), Checkpoints: len(s.signed),
 		Signed: s.lastSigned(), Unsigned: max(0, s.tree.n-s.lastSigned()),
 		TailBytes: s.tail, Root: s.tree.root().String(),
 	}
@@ -52,8 +60,5 @@ func Verify(dir string, known note.Verifiers, kept ...[]byte) (Report, error) {
 	if bad, ok := errors.AsType[*CorruptError](err); ok {
 		report.Bad = bad
 	}
-	if err != nil {
-		return report, fmt.Errorf("verify journal: %w", err)
-	}
-	return report, nil
+	return report
 }
