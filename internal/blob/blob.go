@@ -2,7 +2,7 @@
 // Put returned a reference to is on the disk, whole, also after a power cut; what is
 // read through [Store.Reader] is what the reference says, or an error.
 //
-// It never removes content, keeps no index, and does not know who may read what. It takes
+// It keeps no index, does not know who may read what, and removes what it is told to. It takes
 // no content when the file system has little room left ([ErrFull]).
 //
 //	DIR/lock            held while the store is open
@@ -20,7 +20,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -61,8 +63,14 @@ func Digest(ref string) (string, error) {
 type Store struct {
 	dir   string
 	lock  *os.File
-	files atomic.Int64     // names for incoming files
-	fans  [256]atomic.Bool // directories known to exist durably
+	files atomic.Int64 // names for incoming files
+	fans  [256]fan
+}
+
+// fan is one of the directories that blobs are spread over.
+type fan struct {
+	made atomic.Bool // known to exist durably
+	mu   sync.Mutex  // held while a name is given, made young, or taken away
 }
 
 // Open opens the store in dir, which it makes if need be, and removes what a crash
@@ -91,11 +99,14 @@ func Open(dir string) (*Store, error) {
 // Close gives the directory back. Writers not committed are lost.
 func (s *Store) Close() error { return s.lock.Close() }
 
-// room returns [ErrFull] when size bytes more would leave less than the floor. Writers at
-// the same time may each find the same room: the floor is far above what one write takes.
-func (s *Store) room(size int64) error {
+func (s *Store) room(size int64) error { return Room(int(s.lock.Fd()), size) }
+
+// Room returns [ErrFull] when size bytes more would leave less than the floor on the file system of a
+// descriptor. Writers at the same time may each find the same room: the floor is far above
+// what one write takes.
+func Room(fd int, size int64) error {
 	var st unix.Statfs_t
-	if err := unix.Statfs(s.dir, &st); err != nil {
+	if err := unix.Fstatfs(fd, &st); err != nil {
 		return fmt.Errorf("statfs: %w", err)
 	}
 	total, left := int64(st.Blocks)*st.Bsize, int64(st.Bavail)*st.Bsize
@@ -106,6 +117,11 @@ func (s *Store) room(size int64) error {
 }
 
 func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
+
+// temporary is a name for a file that is not content yet.
+func (s *Store) temporary() string {
+	return filepath.Join(s.incoming(), strconv.FormatInt(s.files.Add(1), 10))
+}
 
 func (s *Store) path(digest string) string { return filepath.Join(s.dir, digest[:2], digest) }
 

@@ -8,11 +8,11 @@ import (
 	"hash"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 
 	"github.com/stockade-dev/stockade/internal/durable"
+	"github.com/stockade-dev/stockade/internal/failpoint"
 )
 
 // spill is how much a Writer holds in memory before it takes a file. Every execution
@@ -64,7 +64,7 @@ func (w *Writer) writeFile(p []byte) error {
 		return err
 	}
 	if w.file == nil {
-		name := filepath.Join(w.store.incoming(), strconv.FormatInt(w.store.files.Add(1), 10))
+		name := w.store.temporary()
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o400)
 		if err != nil {
 			return err
@@ -132,11 +132,8 @@ func (w *Writer) Commit() (ref string, size int64, err error) {
 }
 
 func (w *Writer) commit(digest string) error {
-	final := w.store.path(digest)
-	if w.store.Verify(scheme+digest) == nil {
-		// It may be there by the rename of another writer whose directory sync is
-		// still under way: durable only after ours.
-		return durable.SyncDir(filepath.Dir(final))
+	if there, err := w.store.renew(digest); there {
+		return err
 	}
 	if w.file == nil {
 		if err := w.writeFile(nil); err != nil {
@@ -146,35 +143,11 @@ func (w *Writer) commit(digest string) error {
 	if err := durable.SyncData(w.file); err != nil {
 		return err
 	}
-	if err := w.store.fan(digest); err != nil {
-		return err
-	}
-	// A rename, not a link: damaged content under this name is healed, and of many
-	// writers of the same content the last one wins without a difference.
-	if err := os.Rename(w.temp, final); err != nil {
+	failpoint.Hit("blob.synced")
+	if err := w.store.place(w.temp, digest); err != nil {
 		return err
 	}
 	w.temp = ""
-	return durable.SyncDir(filepath.Dir(final))
-}
-
-// fan makes the directory that digest belongs into.
-func (s *Store) fan(digest string) error {
-	i, err := strconv.ParseUint(digest[:2], 16, 8)
-	if err != nil {
-		return err
-	}
-	if s.fans[i].Load() {
-		return nil
-	}
-	if err := durable.PrivateDir(filepath.Join(s.dir, digest[:2])); err != nil {
-		return err
-	}
-	// It may have been made by another writer that has not synced it yet.
-	if err := durable.SyncDir(s.dir); err != nil {
-		return err
-	}
-	s.fans[i].Store(true)
 	return nil
 }
 

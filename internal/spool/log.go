@@ -1,0 +1,300 @@
+package spool
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/stockade-dev/stockade/internal/blob"
+	"github.com/stockade-dev/stockade/internal/failpoint"
+)
+
+// Log is the output of one execution. Its methods may be called at the same time, and there
+// is one Drain for each stream at a time. Whoever made it closes it.
+type Log struct {
+	store *Store
+	id    string
+	limit int64 // bytes of one stream that are kept
+
+	streams [len(streams)]stream
+
+	mu      sync.Mutex // guards what follows, and counts and errors of the streams
+	order   order
+	changed chan struct{} // nil while nobody waits
+	sealed  bool          // written under every stream's moving as well
+	closed  bool          // likewise
+}
+
+// stream is what came from one pipe.
+type stream struct {
+	moving sync.Mutex // held while bytes move or are hashed; taken before Log.mu
+	sum    hash.Hash  // of the first hashed bytes
+	hashed int64
+	ref    string // once it is a blob
+
+	// Written under moving and Log.mu.
+	file    *os.File // nil before the first byte
+	final   bool     // an earlier process made it final: nothing is added
+	kept    int64
+	dropped int64
+	err     error // why nothing more is kept
+}
+
+// Create begins the log of an execution that has none. Up to limit bytes of each stream are
+// kept. No file is made before there are bytes for it, so that a silent command costs none;
+// what is wrong with id or the disk shows in [Log.Err] when bytes come.
+func (s *Store) Create(id string, limit int64) *Log {
+	l := &Log{store: s, id: id, limit: limit}
+	l.order.create = func() (*os.File, error) {
+		return s.open(id+"."+chunksSuffix, os.O_RDWR|os.O_CREATE|os.O_EXCL, modeTaking)
+	}
+	for i := range l.streams {
+		if !wellFormed(id) {
+			l.streams[i].err = fmt.Errorf("keep output: %w: %.80q", ErrID, id)
+		}
+	}
+	return l
+}
+
+// Kept is how many bytes of a stream can be read, from offset 0.
+func (l *Log) Kept(st Stream) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.streams[st].kept
+}
+
+// Total is how many bytes of a stream came out of the pipe. What a process that was killed
+// dropped last may be missing in it, or counted twice, but where something was dropped the
+// total is larger than what is kept.
+func (l *Log) Total(st Stream) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.streams[st].kept + l.streams[st].dropped
+}
+
+// Err says why a stream is no longer kept, other than for its limit. Its pipe is drained
+// nevertheless.
+func (l *Log) Err(st Stream) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.streams[st].err
+}
+
+// ReadAt reads kept bytes. [io.EOF] means that there are no more of them: for now, or for
+// good once the log is sealed.
+func (l *Log) ReadAt(st Stream, p []byte, off int64) (int, error) {
+	l.mu.Lock()
+	file, kept := l.streams[st].file, l.streams[st].kept
+	l.mu.Unlock()
+	if off < 0 {
+		return 0, fmt.Errorf("read %s of %s: negative offset", st, l.id)
+	}
+	if off >= kept {
+		return 0, io.EOF
+	}
+	want := p[:min(int64(len(p)), kept-off)]
+	n, err := file.ReadAt(want, off)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF // somebody has shortened the file
+	}
+	if err != nil {
+		return n, fmt.Errorf("read %s of %s: %w", st, l.id, err)
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Chunk is a run of bytes of one stream that came together. Offset counts what the process
+// wrote. A chunk without Dropped is kept; its bytes are at Offset. The last chunk of a stream may grow: a reader
+// goes on by the offsets that it has reached ([Log.Position]), not by Seq.
+type Chunk struct {
+	Seq     int64 // from 1, in order of arrival, without gaps
+	Stream  Stream
+	Offset  int64
+	Length  int64
+	AtNS    int64 // when its first byte came, in Unix time
+	Dropped bool  // the bytes were not kept, and none that follow in this stream are
+}
+
+// Chunks gives up to max chunks from Seq from on.
+func (l *Log) Chunks(from int64, max int) []Chunk {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.order.chunks(from, max)
+}
+
+// Position is the Seq of the first chunk that is not wholly before these offsets: where a
+// reader that has so much of each stream goes on. It is one past the last chunk when there
+// is none yet.
+func (l *Log) Position(stdout, stderr int64) (seq int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.order.position([len(streams)]int64{stdout, stderr})
+}
+
+// Changed returns a channel that is closed at the next change: bytes, a failure, the end.
+// Take it before looking.
+func (l *Log) Changed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	return l.changed
+}
+
+// wake tells everybody who waits. The caller holds mu.
+func (l *Log) wake() {
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+// hold stops both streams between two movements and takes mu.
+func (l *Log) hold() (release func()) {
+	for i := range l.streams {
+		l.streams[i].moving.Lock()
+	}
+	l.mu.Lock()
+	return func() {
+		l.mu.Unlock()
+		for i := range l.streams {
+			l.streams[i].moving.Unlock()
+		}
+	}
+}
+
+// Seal ends the log: the command has ended. What comes later is drained, and neither kept
+// nor counted. It is not written down: a log that is recovered is open again, but for
+// streams that were committed.
+func (l *Log) Seal() {
+	defer l.hold()()
+	l.sealed = true
+	l.order.close()
+	l.wake()
+}
+
+// Sealed says whether the log has ended.
+func (l *Log) Sealed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sealed
+}
+
+// Close gives the descriptors up; the files stay until [Store.Remove]. Nothing can be read
+// any more, and what still comes is drained and dropped.
+func (l *Log) Close() {
+	defer l.hold()()
+	if l.closed {
+		return
+	}
+	l.sealed, l.closed = true, true
+	l.order.close()
+	for i := range l.streams {
+		if f := l.streams[i].file; f != nil {
+			f.Close()
+		}
+	}
+	l.wake()
+}
+
+// Digest is the reference of the bytes that are kept now: sha256:<hex>. It is "" when they cannot be read,
+// and Err says why.
+func (l *Log) Digest(st Stream) (ref string) {
+	s := &l.streams[st]
+	s.moving.Lock()
+	defer s.moving.Unlock()
+	if err := s.hash(); err != nil {
+		l.mu.Lock()
+		s.err = fmt.Errorf("digest %s of %s: %w", st, l.id, err)
+		l.mu.Unlock()
+		return ""
+	}
+	return s.digest()
+}
+
+// hash brings the sum up to what is kept. The caller holds moving.
+func (s *stream) hash() error {
+	if s.hashed == s.kept {
+		return nil
+	}
+	if s.sum == nil {
+		s.sum = sha256.New()
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	for s.hashed < s.kept {
+		n, err := s.file.ReadAt((*buf)[:min(int64(len(*buf)), s.kept-s.hashed)], s.hashed)
+		s.sum.Write((*buf)[:n])
+		s.hashed += int64(n)
+		if errors.Is(err, io.EOF) {
+			return io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stream) digest() string {
+	if s.sum == nil {
+		s.sum = sha256.New()
+	}
+	return "sha256:" + hex.EncodeToString(s.sum.Sum(nil))
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
+
+// Commit makes what is kept of a stream a blob, without copying it: the file gets a second
+// name in the store of blobs, and keeps its own until [Store.Remove], so that a process that
+// dies before the reference is written down finds everything as it was. The blob is durable when
+// Commit returns. The log must be sealed; readers of it go on.
+func (l *Log) Commit(st Stream, blobs *blob.Store) (ref string, size int64, err error) {
+	s := &l.streams[st]
+	s.moving.Lock()
+	defer s.moving.Unlock()
+	if s.ref != "" {
+		return s.ref, s.kept, nil
+	}
+	if err := l.commit(st, blobs); err != nil {
+		return "", 0, fmt.Errorf("commit %s of %s: %w", st, l.id, err)
+	}
+	return s.ref, s.kept, nil
+}
+
+func (l *Log) commit(st Stream, blobs *blob.Store) error {
+	s := &l.streams[st]
+	if !l.Sealed() {
+		return errors.New("bug: the log is not sealed")
+	}
+	if s.file == nil {
+		ref, _, err := blobs.Put(strings.NewReader(""), "")
+		s.ref = ref
+		return err
+	}
+	if err := s.hash(); err != nil {
+		return err
+	}
+	// Before the second name is there: no process that comes later may add to a blob.
+	if err := s.file.Chmod(modeFinal); err != nil {
+		return err
+	}
+	failpoint.Hit("spool.final")
+	ref := s.digest()
+	if err := blobs.Take(s.file, ref, s.kept); err != nil {
+		return err
+	}
+	failpoint.Hit("spool.committed")
+	s.ref = ref
+	return nil
+}
