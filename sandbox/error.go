@@ -29,6 +29,7 @@ const (
 	CodeSpawn          = "spawn_failed"         // the command could not be started
 	CodeNoSession      = "session_not_found"
 	CodeNoExec         = "exec_not_found"
+	CodeFrozen         = "session_paused" // nothing starts in a session that is frozen
 	CodeBusy           = "session_limit_exceeded"
 	CodeInternal       = "runner_failed"      // a step of the set-up failed; the message says which
 	CodeGone           = "runner_unavailable" // the runner cannot be reached

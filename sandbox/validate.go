@@ -10,6 +10,7 @@ import (
 const (
 	maxPath      = 4095        // PATH_MAX without the NUL
 	maxName      = 255         // NAME_MAX
+	maxKeep      = 4 << 20     // of each session, in the memory of the runner: an environment, and what else a daemon needs
 	maxAttached  = 1024        // sources and scratch of one session
 	maxGroups    = 1024        // far below NGROUPS_MAX
 	maxHostname  = 64          // __NEW_UTS_LEN
@@ -30,6 +31,7 @@ func (s Spec) Validate() error {
 	var c checks
 	c.that(validID(s.Session), "session id %.100q: not [a-z0-9_-]{1,64}", s.Session)
 	c.that(len(s.Caller.Groups) <= 1<<16, "caller: %d groups", len(s.Caller.Groups)) // NGROUPS_MAX
+	c.that(len(s.Keep) <= maxKeep, "keep: %d bytes, more than %d", len(s.Keep), maxKeep)
 	c.root(s.Root)
 	c.targets(s)
 	c.identity(s.Identity)

@@ -92,6 +92,7 @@ func TestSpecValidate(t *testing.T) {
 		{"no cpu", "limit cpu", func(s *sandbox.Spec) { s.Limits.CPUMillis = 0 }},
 		{"no pids", "limit pids", func(s *sandbox.Spec) { s.Limits.PIDs = 0 }},
 		{"no files", "limit files", func(s *sandbox.Spec) { s.Limits.Files = 0 }},
+		{"too much kept", "keep", func(s *sandbox.Spec) { s.Keep = make([]byte, 4<<20+1) }},
 		{"too many attached", "more than", func(s *sandbox.Spec) { s.Mounts = make([]sandbox.Mount, 1025) }},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -1,20 +1,18 @@
 // Stockade-run is the runner: the only part of Stockade that holds root. It listens
 // on a socket for one supervisor at a time, checks what it is asked against the
 // operator's ceiling, and builds, holds and destroys sessions. When its supervisor
-// leaves, every session ends.
+// leaves, they wait for the next one, and end when none comes.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,7 +34,7 @@ type config struct {
 	socket  string
 	uid     uint32
 	ceiling string
-	follow  bool
+	launch.Succession
 	runc.Options
 }
 
@@ -46,8 +44,9 @@ func root() *cobra.Command {
 		Use:   "stockade-run",
 		Short: "Build sandboxes for one supervisor",
 		Long: `stockade-run is the privileged half of Stockade. It listens on a unix socket that
-only the supervisor's user can connect to, builds the sessions that it is asked for, within the
-operator's ceiling, and destroys them all when the supervisor leaves or SIGTERM arrives.`,
+only the supervisor's user can connect to, and builds the sessions that it is asked for, within the
+operator's ceiling. When the supervisor leaves, they wait for the next one: their commands go on, with
+their output in pipes, and how they ended is kept. When none comes, or SIGTERM arrives, all are destroyed.`,
 		Example: `  stockade-run --socket /run/stockade/runner.sock --uid 990 --state /run/stockade/runner \
       --instance main --init /usr/lib/stockade/stockade-init --ceiling /etc/stockade/ceiling.json`,
 		Args:          cobra.NoArgs,
@@ -64,7 +63,8 @@ operator's ceiling, and destroys them all when the supervisor leaves or SIGTERM 
 	f.StringVar(&c.Init, "init", "", "the stockade-init binary")
 	f.StringVar(&c.Cgroup.Parent, "cgroup-parent", "", "group below which the sessions' stand; without it the runner's own")
 	f.IntVar(&c.Stock, "stock", 2, "for how many sessions to come the ids, groups and namespaces are kept ready")
-	f.BoolVar(&c.follow, "follow", false, "end when the first supervisor leaves")
+	f.DurationVar(&c.Hold, "hold", 30*time.Second, "how long the sessions of a supervisor that has left wait for the next one; 0 is not at all")
+	f.BoolVar(&c.Follow, "follow", false, "end when a supervisor has left and nothing is held any more")
 	for _, name := range []string{"socket", "state", "instance", "init"} {
 		_ = cmd.MarkFlagRequired(name)
 	}
@@ -87,7 +87,7 @@ func (c *config) run() error {
 	if c.State, err = filepath.Abs(c.State); err != nil {
 		return err
 	}
-	if c.follow {
+	if c.Follow {
 		// On v2 a group that has groups below it holds no process: the supervisor that
 		// started us, and shares ours, moves with us.
 		c.Cgroup.Companions = []int{os.Getppid()}
@@ -107,40 +107,9 @@ func (c *config) run() error {
 	if err != nil {
 		return errors.Join(err, runner.Shutdown())
 	}
+	c.Lost = func(err error) { fmt.Fprintln(os.Stderr, "stockade-run: supervisor:", err) }
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	context.AfterFunc(ctx, func() { listener.Close() })
-	err = c.serve(ctx, listener, runner)
-	listener.Close()
+	err = listener.Serve(ctx, runner, c.Succession)
 	return errors.Join(err, runner.Shutdown())
-}
-
-// serve answers supervisors one after the other. A second one, while the first is
-// there, finds its connection closed.
-func (c *config) serve(ctx context.Context, listener *launch.Listener, runner *runc.Runner) error {
-	var busy atomic.Bool
-	var serving sync.WaitGroup
-	defer serving.Wait()
-	for {
-		conn, err := listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return nil // by a signal, which has ended the connection too, or by the end of the one that we follow
-		}
-		if err != nil {
-			return err
-		}
-		if !busy.CompareAndSwap(false, true) {
-			conn.Close()
-			continue
-		}
-		serving.Go(func() {
-			defer busy.Store(false)
-			if err := launch.Serve(ctx, conn, runner); err != nil {
-				fmt.Fprintln(os.Stderr, "stockade-run: supervisor:", err)
-			}
-			if c.follow {
-				listener.Close()
-			}
-		})
-	}
 }

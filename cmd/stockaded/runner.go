@@ -83,7 +83,7 @@ func (c *config) start(state string, stderr io.Writer) (socket string, _ *child,
 	// A name of this start's own: an earlier runner may still be clearing up behind its.
 	socket = filepath.Join(dir, "runner-"+strconv.Itoa(os.Getpid())+".sock")
 	args := []string{"--socket", socket, "--uid", strconv.Itoa(os.Geteuid()), "--state", dir,
-		"--instance", name, "--init", initProgram, "--follow"}
+		"--instance", name, "--init", initProgram, "--follow", "--hold", "0"}
 	if c.ceiling != "" {
 		args = append(args, "--ceiling", c.ceiling)
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,10 +23,11 @@ import (
 )
 
 // fake is a handler without a kernel below it. Sessions and executions whose name says so
-// behave accordingly.
+// behave accordingly. What is started in a session that was opened is held.
 type fake struct {
 	t            testing.TB
-	disconnected chan struct{}
+	disconnected chan struct{} // one for each time
+	abandoned    chan struct{}
 
 	hang chan struct{} // until it is closed, paths below /hang do not answer
 
@@ -33,6 +36,34 @@ type fake struct {
 	read     string // what the last start found in its stdin
 	resolves int    // that hang
 	closed   []string
+	sessions map[string]sandbox.Spec
+	held     map[target]*fakeExec
+	frozen   map[target]bool
+}
+
+// fakeExec is an execution that the fake holds.
+type fakeExec struct {
+	streams  Streams
+	result   *sandbox.Result
+	watchers []func(sandbox.Result)
+}
+
+// duplicates are what is given away.
+func (x *fakeExec) duplicates(t testing.TB) Streams {
+	out := Streams{Started: x.streams.Started}
+	for _, p := range []struct{ from, to **os.File }{
+		{&x.streams.Stdin, &out.Stdin}, {&x.streams.Stdout, &out.Stdout}, {&x.streams.Stderr, &out.Stderr},
+	} {
+		if *p.from == nil {
+			continue
+		}
+		fd, err := unix.FcntlInt((*p.from).Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Error(err)
+		}
+		*p.to = os.NewFile(uintptr(fd), "duplicate")
+	}
+	return out
 }
 
 func (f *fake) Host() sandbox.Host { return sandbox.Host{Kernel: "6.18", CPUs: 2} }
@@ -67,10 +98,13 @@ func (f *fake) Open(ctx context.Context, s sandbox.Spec) (sandbox.Enforced, erro
 	case "broken":
 		return sandbox.Enforced{}, errors.New("mount /proc: no")
 	}
+	f.mu.Lock()
+	f.sessions[s.Session] = s
+	f.mu.Unlock()
 	return sandbox.Enforced{Namespaces: map[string]uint64{"user": 1 << 60}, Capabilities: 1<<64 - 1, Mounts: []string{s.Session}}, nil
 }
 
-func (f *fake) Start(_ context.Context, e sandbox.Exec, stdin *os.File, exited func(sandbox.Result)) (stdout, stderr *os.File, err error) {
+func (f *fake) Start(_ context.Context, e sandbox.Exec, stdin *os.File, exited func(sandbox.Result)) (Streams, error) {
 	if stdin != nil {
 		b, err := io.ReadAll(stdin)
 		if err != nil {
@@ -82,12 +116,12 @@ func (f *fake) Start(_ context.Context, e sandbox.Exec, stdin *os.File, exited f
 		f.mu.Unlock()
 	}
 	if e.ID == "refused" {
-		return nil, nil, sandbox.Errorf(sandbox.CodeSpawn, "no such command")
+		return Streams{}, sandbox.Errorf(sandbox.CodeSpawn, "no such command")
 	}
-	var p [4]int
-	for i := 0; i < 4; i += 2 {
+	var p [6]int
+	for i := 0; i < 6; i += 2 {
 		if err := unix.Pipe2(p[i:i+2], unix.O_CLOEXEC); err != nil {
-			return nil, nil, err
+			return Streams{}, err
 		}
 	}
 	for i, fd := range []int{p[1], p[3]} {
@@ -95,14 +129,118 @@ func (f *fake) Start(_ context.Context, e sandbox.Exec, stdin *os.File, exited f
 		fmt.Fprintf(w, "%s %d", e.ID, i+1)
 		w.Close()
 	}
-	if e.Background {
-		f.mu.Lock()
-		f.exited[e.ID] = exited
-		f.mu.Unlock()
+	x := &fakeExec{streams: Streams{Stdout: os.NewFile(uintptr(p[0]), "stdout"), Stderr: os.NewFile(uintptr(p[2]), "stderr"), Started: time.Unix(1, 1).UTC()}}
+	if !e.StdinOpen {
+		packet.CloseAll(p[4:])
 	} else {
+		x.streams.Stdin = os.NewFile(uintptr(p[5]), "stdin")
+		r := os.NewFile(uintptr(p[4]), "stdin")
+		go func() { // the command ends with its input
+			b, _ := io.ReadAll(r)
+			r.Close()
+			f.end(target{e.Session, e.ID}, sandbox.Result{ExitCode: len(b)})
+		}()
+	}
+	f.mu.Lock()
+	_, held := f.sessions[e.Session]
+	if held {
+		f.held[target{e.Session, e.ID}] = x
+		x.watchers = append(x.watchers, exited)
+	} else if e.Background {
+		f.exited[e.ID] = exited
+	}
+	f.mu.Unlock()
+	switch {
+	case held && !e.Background && !e.StdinOpen:
+		f.end(target{e.Session, e.ID}, resultOf(e.ID))
+	case !held && !e.Background:
 		exited(resultOf(e.ID)) // before the start is answered
 	}
-	return os.NewFile(uintptr(p[0]), "stdout"), os.NewFile(uintptr(p[2]), "stderr"), nil
+	if held {
+		return x.duplicates(f.t), nil
+	}
+	return x.streams, nil
+}
+
+// end ends an execution that is held.
+func (f *fake) end(id target, r sandbox.Result) {
+	f.mu.Lock()
+	x := f.held[id]
+	var watchers []func(sandbox.Result)
+	if x != nil {
+		x.result, watchers = &r, x.watchers
+	}
+	f.mu.Unlock()
+	for _, exited := range watchers {
+		exited(r)
+	}
+}
+
+func (f *fake) Sessions() []sandbox.Held {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []sandbox.Held
+	for _, id := range slices.Sorted(maps.Keys(f.sessions)) {
+		h := sandbox.Held{Session: id, Keep: f.sessions[id].Keep, Execs: []sandbox.HeldExec{}}
+		for at, x := range f.held {
+			if at.Session == id {
+				h.Execs = append(h.Execs, sandbox.HeldExec{ID: at.Exec, Started: x.streams.Started, Ended: x.result != nil})
+			}
+		}
+		slices.SortFunc(h.Execs, func(a, b sandbox.HeldExec) int { return strings.Compare(a.ID, b.ID) })
+		out = append(out, h)
+	}
+	return out
+}
+
+func (f *fake) Attach(session, exec string, exited func(sandbox.Result)) (Streams, error) {
+	f.mu.Lock()
+	x := f.held[target{session, exec}]
+	if x == nil {
+		f.mu.Unlock()
+		return Streams{}, sandbox.Errorf(sandbox.CodeNoExec, "%s/%s", session, exec)
+	}
+	if x.result == nil {
+		x.watchers = append(x.watchers, exited)
+	}
+	streams, result := x.duplicates(f.t), x.result
+	f.mu.Unlock()
+	if result != nil {
+		exited(*result)
+	}
+	return streams, nil
+}
+
+func (f *fake) Forget(session, exec string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if x := f.held[target{session, exec}]; x != nil {
+		x.streams.Close()
+		delete(f.held, target{session, exec})
+	}
+}
+
+func (f *fake) CloseStdin(session, exec string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x := f.held[target{session, exec}]
+	if x == nil {
+		return sandbox.Errorf(sandbox.CodeNoExec, "%s/%s", session, exec)
+	}
+	x.streams.Stdin.Close()
+	x.streams.Stdin = nil
+	return nil
+}
+
+func (f *fake) Freeze(_ context.Context, session, exec string, frozen bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.frozen[target{session, exec}] = frozen
+	return nil
+}
+
+func (f *fake) Load(session string) (sandbox.Load, error) {
+	return sandbox.Load{MemoryBytes: 1 << 40, PIDs: int64(len(session))}, nil
 }
 
 func resultOf(id string) sandbox.Result {
@@ -153,13 +291,45 @@ func (f *fake) Close(_ context.Context, session string) (sandbox.Usage, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = append(f.closed, session)
+	delete(f.sessions, session)
+	for id, x := range f.held {
+		if id.Session == session {
+			x.streams.Close()
+			delete(f.held, id)
+		}
+	}
 	return sandbox.Usage{CPU: time.Duration(len(session)), OOMKills: 3}, nil
 }
 
-func (f *fake) Disconnected() { close(f.disconnected) }
+func (f *fake) Disconnected() {
+	for _, h := range f.Sessions() {
+		f.mu.Lock()
+		ends := f.sessions[h.Session].WithDaemon
+		f.mu.Unlock()
+		if ends {
+			f.Close(context.Background(), h.Session)
+		}
+	}
+	f.mu.Lock()
+	for _, x := range f.held {
+		x.watchers = nil
+	}
+	f.mu.Unlock()
+	f.disconnected <- struct{}{}
+}
+
+func (f *fake) Abandoned() {
+	for _, h := range f.Sessions() {
+		f.Close(context.Background(), h.Session)
+	}
+	f.abandoned <- struct{}{}
+}
 
 func newFake(t testing.TB) *fake {
-	return &fake{t: t, disconnected: make(chan struct{}), hang: make(chan struct{}), exited: map[string]func(sandbox.Result){}}
+	return &fake{
+		t: t, disconnected: make(chan struct{}, 100), abandoned: make(chan struct{}, 100), hang: make(chan struct{}),
+		exited: map[string]func(sandbox.Result){}, sessions: map[string]sandbox.Spec{}, held: map[target]*fakeExec{}, frozen: map[target]bool{},
+	}
 }
 
 // connect starts a runner over a fake and returns the daemon's end of it.
@@ -189,7 +359,6 @@ func connect(t testing.TB) (*Runner, *fake) {
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		<-f.disconnected
 	})
 	return r, f
 }
@@ -500,7 +669,7 @@ func TestDescriptors(t *testing.T) {
 			}
 			r.Collect(t.Context(), "broken", []string{"/a", "/b"})
 			// Descriptors where none, or fewer, are expected.
-			for _, k := range []kind{kindOpen, kindClose, kindStart, kindCollect, kindCancel} {
+			for _, k := range []kind{kindSessions, kindOpen, kindClose, kindStart, kindAttach, kindForget, kindFreeze, kindCollect, kindCancel} {
 				number++
 				msg, err := encode(k, number, none{})
 				if err != nil {
@@ -682,7 +851,7 @@ func TestListenerAllows(t *testing.T) {
 // Whatever a peer sends as a message, taking it apart neither panics nor accepts what the table does not know.
 func FuzzDispatch(f *testing.F) {
 	for _, body := range []any{helloCall{version}, resolveCall{Paths: []string{"/a"}}, sandbox.Spec{Session: "s"}, sandbox.Exec{ID: "x"},
-		target{"s", "x", 9}, collectCall{"s", []string{"/a"}}} {
+		target{"s", "x"}, signalCall{target{"s", "x"}, 9}, freezeCall{target{"s", "x"}, true}, collectCall{"s", []string{"/a"}}} {
 		for k := kindHello; k <= kindExited; k++ {
 			msg, err := encode(k, 1, body)
 			if err != nil {

@@ -18,7 +18,7 @@ import (
 // Runner is the daemon's end of the connection. Its methods may be called from many
 // goroutines. Errors are *sandbox.Error, with CodeGone once the runner is gone, or
 // the error of a ctx that ended first. What a call started may then exist all the same: the
-// caller closes, or kills, what it no longer wants.
+// caller closes, or kills and forgets, what it no longer wants.
 type Runner struct {
 	socket *packet.Conn
 	host   sandbox.Host
@@ -29,11 +29,11 @@ type Runner struct {
 	calls map[uint64]*call // unanswered, or started and not exited; nil once gone
 }
 
-// call is one request, and for a start the life of the execution.
+// call is one request, and for a start or an attach the life of the execution.
 type call struct {
 	answer chan answer         // capacity 1
-	parts  []message           // of a collect, so far
-	exited chan sandbox.Result // of a start; capacity 1
+	parts  []message           // of a collect, or of sessions, so far
+	exited chan sandbox.Result // of a start or an attach; capacity 1
 }
 
 // message is what a body says and the descriptors that came with it.
@@ -53,8 +53,9 @@ func (a answer) discard() {
 	}
 }
 
-// Dial connects to the runner that listens at path. The caller closes the Runner;
-// the runner then ends every session.
+// Dial connects to the runner that listens at path. The caller disconnects the Runner;
+// the runner then holds what was started, as long as its operator has it wait, for whoever
+// dials next.
 func Dial(ctx context.Context, path string) (*Runner, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unixpacket", path)
 	if err != nil {
@@ -87,6 +88,24 @@ func newRunner(ctx context.Context, conn *net.UnixConn) (*Runner, error) {
 // Host returns what the runner found out about the machine.
 func (r *Runner) Host() sandbox.Host { return r.host }
 
+// Sessions returns what the runner holds, in order of names.
+func (r *Runner) Sessions(ctx context.Context) ([]sandbox.Held, error) {
+	messages, err := r.call(ctx, kindSessions, none{})
+	if err != nil {
+		return nil, err
+	}
+	defer answer{messages: messages}.discard() // no descriptor is expected
+	var out []sandbox.Held
+	for _, m := range messages[:len(messages)-1] {
+		var held sandbox.Held
+		if err := decode(m.body, &held); err != nil {
+			return nil, sandbox.Errorf(sandbox.CodeInternal, "%v", err)
+		}
+		out = append(out, held)
+	}
+	return out, nil
+}
+
 // Resolve says, path by path and in order, what host paths lead to under the caller's identity.
 func (r *Runner) Resolve(ctx context.Context, caller sandbox.Caller, paths []string) ([]Resolved, error) {
 	var out []Resolved
@@ -106,60 +125,104 @@ func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced,
 	return e, err
 }
 
-// Start starts a command. stdin stays the caller's; nil is an empty one. The caller
-// closes both streams of the Process.
+// Start starts a command. stdin stays the caller's; nil is an empty one, or with
+// e.StdinOpen a pipe that the Process has the other end of. The caller closes the files of
+// the Process.
 func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File) (*sandbox.Process, error) {
+	return r.process(ctx, kindStart, e, stdin)
+}
+
+// Attach takes an execution over that an earlier daemon started: one that Sessions names. Its
+// pipes hold what nobody has read yet, and Done gives the result, also of one that has
+// ended. CodeNoExec is the answer for one that is unknown, or was forgotten.
+func (r *Runner) Attach(ctx context.Context, session, exec string) (*sandbox.Process, error) {
+	return r.process(ctx, kindAttach, target{session, exec}, nil)
+}
+
+// Forget lets the runner give up the result of an execution, and its pipes: from now on they
+// are as open as the caller holds them. Whoever still writes to them is then told
+// so (SIGPIPE) once the caller has gone. It says nothing if the runner is gone, which forgets too.
+func (r *Runner) Forget(session, exec string) {
+	_ = r.send(kindForget, 0, target{session, exec}, nil)
+}
+
+// CloseStdin lets the runner close its duplicate of the end of stdin that is written. With the
+// caller's own closed, the command comes to the end of its input. Of a stdin that is not open, or
+// not any more, it is no error.
+func (r *Runner) CloseStdin(ctx context.Context, session, exec string) error {
+	return r.do(ctx, kindCloseStdin, target{session, exec}, &none{})
+}
+
+// process makes a call that is answered with an execution.
+func (r *Runner) process(ctx context.Context, k kind, body any, stdin *os.File) (*sandbox.Process, error) {
 	c := newCall()
 	id, err := r.register(c)
 	if err != nil {
 		return nil, err
 	}
-	messages, err := r.exchange(ctx, id, c, kindStart, e, stdin)
+	messages, err := r.exchange(ctx, id, c, k, body, stdin)
 	if err != nil {
 		return nil, err
 	}
+	var reply startReply
 	fds := messages[0].fds
-	if len(fds) != 2 {
+	if decode(messages[0].body, &reply) != nil || len(fds) != 2 && !reply.Stdin || len(fds) != 3 && reply.Stdin {
 		packet.CloseAll(fds)
 		r.forget(id, c)
-		return nil, sandbox.Errorf(sandbox.CodeInternal, "%d streams for a start", len(fds))
+		return nil, sandbox.Errorf(sandbox.CodeInternal, "%d streams for an execution", len(fds))
 	}
-	return &sandbox.Process{
-		Stdout: stream(fds[0], "stdout"),
-		Stderr: stream(fds[1], "stderr"),
-		Done:   c.exited,
-	}, nil
+	p := &sandbox.Process{
+		Stdout:  stream(fds[0], "stdout"),
+		Stderr:  stream(fds[1], "stderr"),
+		Started: reply.Started,
+		Done:    c.exited,
+	}
+	if reply.Stdin {
+		p.Stdin = stream(fds[2], "stdin")
+	}
+	return p, nil
 }
 
-// stream returns the read end of a pipe, polled, so that Close ends a Read.
+// stream returns our end of a pipe, polled, so that Close ends a Read or a Write.
 func stream(fd int, name string) *os.File {
 	// A pipe can always be made non-blocking; were it not, reads would block a thread, and work.
+	// The runner's duplicate becomes so too, which does not read.
 	_ = unix.SetNonblock(fd, true)
 	return os.NewFile(uintptr(fd), name)
 }
 
-// Signal signals an execution, or with exec "" every execution of the session.
+// Signal signals an execution, or with exec "" every execution of the session. One that is
+// frozen gets the signal when it is thawed.
 func (r *Runner) Signal(ctx context.Context, session, exec string, sig int) error {
-	return r.do(ctx, kindSignal, target{session, exec, sig}, &none{})
+	return r.do(ctx, kindSignal, signalCall{target{session, exec}, sig}, &none{})
 }
 
-// Kill kills the whole tree of an execution, or with exec "" of every execution.
+// Kill kills the whole tree of an execution, or with exec "" of every execution, frozen or not.
 func (r *Runner) Kill(ctx context.Context, session, exec string) error {
-	return r.do(ctx, kindKill, target{Session: session, Exec: exec}, &none{})
+	return r.do(ctx, kindKill, target{session, exec}, &none{})
+}
+
+// Freeze stops every process of an execution, or with exec "" of every execution, where it
+// is; when it returns they have stopped. With frozen false they go on. Doing it twice is no error. An
+// execution goes on when neither it nor its session is frozen. Nothing can be started in a
+// frozen session (CodeFrozen).
+func (r *Runner) Freeze(ctx context.Context, session, exec string, frozen bool) error {
+	return r.do(ctx, kindFreeze, freezeCall{target{session, exec}, frozen}, &none{})
+}
+
+// Load returns what a session uses at this moment.
+func (r *Runner) Load(ctx context.Context, session string) (sandbox.Load, error) {
+	var l sandbox.Load
+	err := r.do(ctx, kindLoad, target{Session: session}, &l)
+	return l, err
 }
 
 // Collect opens regular files of the session. The caller closes them.
 func (r *Runner) Collect(ctx context.Context, session string, paths []string) ([]sandbox.Artifact, error) {
-	c := newCall()
-	id, err := r.register(c)
+	messages, err := r.call(ctx, kindCollect, collectCall{session, paths})
 	if err != nil {
 		return nil, err
 	}
-	messages, err := r.exchange(ctx, id, c, kindCollect, collectCall{session, paths}, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer r.forget(id, c)
 	var out []sandbox.Artifact
 	for i, m := range messages {
 		got, err := unpack(m)
@@ -197,7 +260,7 @@ func unpack(m message) ([]sandbox.Artifact, error) {
 	return out, nil
 }
 
-// Close destroys a session.
+// Close destroys a session, and forgets its executions.
 func (r *Runner) Close(ctx context.Context, session string) (sandbox.Usage, error) {
 	var u sandbox.Usage
 	err := r.do(ctx, kindClose, target{Session: session}, &u)
@@ -217,21 +280,30 @@ func (r *Runner) Disconnect() error {
 
 // do makes a call whose answer is one body.
 func (r *Runner) do(ctx context.Context, k kind, body, into any) error {
-	c := newCall()
-	id, err := r.register(c)
-	if err != nil {
-		return err
-	}
-	messages, err := r.exchange(ctx, id, c, k, body, nil)
+	messages, err := r.call(ctx, k, body)
 	if err != nil {
 		return err
 	}
 	defer answer{messages: messages}.discard() // no descriptor is expected
-	r.forget(id, c)
 	if err := decode(messages[0].body, into); err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "%v", err)
 	}
 	return nil
+}
+
+// call makes a call that is over with its answer.
+func (r *Runner) call(ctx context.Context, k kind, body any) ([]message, error) {
+	c := newCall()
+	id, err := r.register(c)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := r.exchange(ctx, id, c, k, body, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.forget(id, c)
+	return messages, nil
 }
 
 func newCall() *call {

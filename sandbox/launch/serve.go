@@ -26,20 +26,30 @@ const (
 )
 
 // Serve answers one daemon until the connection is lost or ctx ends, then waits for every
-// call but resolves to return and calls h.Disconnected. It closes conn. A daemon that leaves is no
-// error.
+// call but resolves to return. It closes conn. A daemon that leaves is no error; h is told of
+// it. If ctx has ended it is the runner that leaves, and what becomes of its sessions is for its caller to say.
 func Serve(ctx context.Context, conn *net.UnixConn, h Handler) error {
-	defer h.Disconnected()
+	return serve(ctx, conn, h, func() {})
+}
+
+// serve is Serve, and calls left when nothing more will be received.
+func serve(ctx context.Context, conn *net.UnixConn, h Handler, left func()) error {
+	defer func() {
+		if ctx.Err() == nil {
+			h.Disconnected()
+		}
+	}()
 	socket, err := packet.NewConn(conn)
 	if err != nil {
 		conn.Close()
 		return fmt.Errorf("daemon socket: %w", err)
 	}
 	s := newServer(socket, h)
-	ctx, cancel := context.WithCancel(ctx)
+	calls, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { socket.Close() })
 	defer stop()
-	err = s.receive(ctx)
+	err = s.receive(calls)
+	left()
 	socket.Close()
 	cancel()
 	s.calls.Wait()
@@ -87,17 +97,28 @@ type operation func(s *server, ctx context.Context, id uint64, body []byte, fds 
 var operations = map[kind]operation{
 	kindResolve: simple((*server).resolve),
 	kindOpen:    simple((*server).open),
-	kindSignal: simple(func(s *server, ctx context.Context, t target) (none, error) {
-		return none{}, s.handler.Signal(ctx, t.Session, t.Exec, t.Signal)
+	kindSignal: simple(func(s *server, ctx context.Context, c signalCall) (none, error) {
+		return none{}, s.handler.Signal(ctx, c.Session, c.Exec, c.Signal)
 	}),
 	kindKill: simple(func(s *server, ctx context.Context, t target) (none, error) {
 		return none{}, s.handler.Kill(ctx, t.Session, t.Exec)
 	}),
+	kindFreeze: simple(func(s *server, ctx context.Context, c freezeCall) (none, error) {
+		return none{}, s.handler.Freeze(ctx, c.Session, c.Exec, c.Frozen)
+	}),
+	kindLoad: simple(func(s *server, _ context.Context, t target) (sandbox.Load, error) {
+		return s.handler.Load(t.Session)
+	}),
+	kindCloseStdin: simple(func(s *server, _ context.Context, t target) (none, error) {
+		return none{}, s.handler.CloseStdin(t.Session, t.Exec)
+	}),
 	kindClose: simple(func(s *server, ctx context.Context, t target) (sandbox.Usage, error) {
 		return s.handler.Close(ctx, t.Session)
 	}),
-	kindStart:   (*server).start,
-	kindCollect: (*server).collect,
+	kindSessions: (*server).sessions,
+	kindStart:    (*server).start,
+	kindAttach:   (*server).attach,
+	kindCollect:  (*server).collect,
 }
 
 // simple is an operation with one body each way and no descriptor.
@@ -144,6 +165,9 @@ func (s *server) dispatch(ctx context.Context, msg []byte, fds []int) error {
 		packet.CloseAll(fds)
 		s.cancel(id)
 		return nil
+	case k == kindForget:
+		packet.CloseAll(fds)
+		return s.forget(body)
 	case operations[k] == nil:
 		packet.CloseAll(fds)
 		return errMalformed
@@ -262,6 +286,28 @@ func (s *server) open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced,
 	return e, err
 }
 
+// sessions serves kindSessions, a message for each.
+func (s *server) sessions(_ context.Context, id uint64, _ []byte, fds []int) error {
+	packet.CloseAll(fds)
+	for _, held := range s.handler.Sessions() {
+		if err := s.reply(kindPart, id, held); err != nil {
+			return err
+		}
+	}
+	return s.reply(kindReply, id, none{})
+}
+
+// forget serves kindForget, in its place between the messages: what it takes away must not be
+// there for those that follow.
+func (s *server) forget(body []byte) error {
+	var t target
+	if err := decode(body, &t); err != nil {
+		return err
+	}
+	s.handler.Forget(t.Session, t.Exec)
+	return nil
+}
+
 // start serves kindStart.
 func (s *server) start(ctx context.Context, id uint64, body []byte, fds []int) error {
 	var e sandbox.Exec
@@ -277,24 +323,47 @@ func (s *server) start(ctx context.Context, id uint64, body []byte, fds []int) e
 	if len(fds) == 1 {
 		stdin = os.NewFile(uintptr(fds[0]), "stdin")
 	}
+	return s.process(id, func(exited func(sandbox.Result)) (Streams, error) {
+		return s.handler.Start(ctx, e, stdin, exited)
+	})
+}
+
+// attach serves kindAttach.
+func (s *server) attach(_ context.Context, id uint64, body []byte, fds []int) error {
+	packet.CloseAll(fds)
+	var t target
+	if err := decode(body, &t); err != nil {
+		return s.fail(id, sandbox.Errorf(sandbox.CodeInvalidSpec, "%v", err))
+	}
+	return s.process(id, func(exited func(sandbox.Result)) (Streams, error) {
+		return s.handler.Attach(t.Session, t.Exec, exited)
+	})
+}
+
+// process answers with an execution, and later with its end. An answer that cannot be sent
+// undoes nothing: the execution is there, and the next daemon finds it.
+func (s *server) process(id uint64, do func(exited func(sandbox.Result)) (Streams, error)) error {
 	x := &exit{report: func(r sandbox.Result) {
-		// If this fails the connection is lost, and every session with it.
+		// If this fails the connection is lost, and the next daemon asks.
 		_ = s.reply(kindExited, id, r)
 	}}
-	stdout, stderr, err := s.handler.Start(ctx, e, stdin, x.exited)
+	streams, err := do(x.exited)
 	if err != nil {
 		return s.fail(id, err)
 	}
-	defer stdout.Close()
-	defer stderr.Close()
-	if err := s.reply(kindReply, id, none{}, stdout, stderr); err != nil {
+	defer streams.Close()
+	files := []*os.File{streams.Stdout, streams.Stderr}
+	if streams.Stdin != nil {
+		files = append(files, streams.Stdin)
+	}
+	if err := s.reply(kindReply, id, startReply{streams.Started, streams.Stdin != nil}, files...); err != nil {
 		return err
 	}
 	x.replied()
 	return nil
 }
 
-// exit holds a result back until the start that it belongs to has been answered.
+// exit holds a result back until the call that it belongs to has been answered.
 type exit struct {
 	report func(sandbox.Result)
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	jsonv1 "github.com/go-json-experiment/json/v1"
@@ -19,14 +20,23 @@ import (
 //	  ├─────────────────────────────────────────────────▶│
 //	  │◀─────────────────────────── reply 1 {version, host}
 //	  │                                                  │
-//	  │  resolve, open, signal, kill, close n {…}        │  any number at a time
+//	  │  sessions n                                      │  what an earlier daemon left
+//	  ├─────────────────────────────────────────────────▶│
+//	  │◀─────────────────────────────── part n {session} ┤  for each
+//	  │◀───────────────────────────────────────── reply n ┤
+//	  │                                                  │
+//	  │  resolve, open, signal, kill, freeze,            │  any number at a time
+//	  │  load, closeStdin, close n {…}                   │
 //	  ├─────────────────────────────────────────────────▶│
 //	  │◀───────────────────────── reply n {…} │ failure n {code, msg}
 //	  │                                                  │
-//	  │  start n {exec} [+ stdin]                        │
+//	  │  start n {exec} [+ stdin]                        │  a new execution,
+//	  │  attach n {session, exec}                        │  or one that an earlier daemon started
 //	  ├─────────────────────────────────────────────────▶│
-//	  │◀──────────────────────── reply n + stdout, stderr │ failure n
+//	  │◀──── reply n {started} + stdout, stderr [, stdin] │ failure n
 //	  │◀─────────────────────────────── exited n {result} ┤  once for each reply, after it
+//	  │  forget n {session, exec}                        │  not answered: the result is safe elsewhere
+//	  ├─────────────────────────────────────────────────▶│
 //	  │                                                  │
 //	  │  collect n {session, paths}                      │
 //	  ├─────────────────────────────────────────────────▶│
@@ -35,30 +45,36 @@ import (
 //	  │                                                  │
 //	  │  cancel n                                        │  the caller has left; n is answered all the same
 //	  ├─────────────────────────────────────────────────▶│
-//	  ╳  end of file, either way                         │  the runner ends every session
+//	  ╳  end of file, either way                         │  the runner holds what was started for the next daemon
 //
 // A message is one byte of kind, the call (u64, little-endian), and a JSON body. Bodies that
 // do not fit into the socket travel in a sealed memfd (package packet).
 const (
-	kindHello   kind = 1 + iota // daemon to runner
-	kindResolve                 //
-	kindOpen                    //
-	kindStart                   //
-	kindSignal                  //
-	kindKill                    //
-	kindCollect                 //
-	kindClose                   //
-	kindCancel                  //
-	kindReply                   // runner to daemon
-	kindFailure                 //
-	kindPart                    //
-	kindExited                  //
+	kindHello      kind = 1 + iota // daemon to runner
+	kindSessions                   //
+	kindResolve                    //
+	kindOpen                       //
+	kindStart                      //
+	kindAttach                     //
+	kindForget                     //
+	kindCloseStdin                 //
+	kindSignal                     //
+	kindKill                       //
+	kindFreeze                     //
+	kindLoad                       //
+	kindCollect                    //
+	kindClose                      //
+	kindCancel                     //
+	kindReply                      // runner to daemon
+	kindFailure                    //
+	kindPart                       //
+	kindExited                     //
 )
 
 type kind byte
 
 // version changes with every change of a message.
-const version = 2
+const version = 3
 
 // The bodies that are not nouns of package sandbox.
 type (
@@ -71,9 +87,21 @@ type (
 		Caller sandbox.Caller
 		Paths  []string
 	}
-	target struct { // of a signal, a kill or a close
+	target struct { // what is meant: a session or an execution
 		Session, Exec string
-		Signal        int
+	}
+	signalCall struct {
+		target
+		Signal int
+	}
+	freezeCall struct {
+		target
+		Frozen bool
+	}
+	// startReply comes with stdout, stderr and, if Stdin, the end of stdin that is written.
+	startReply struct {
+		Started time.Time
+		Stdin   bool
 	}
 	collectCall struct {
 		Session string

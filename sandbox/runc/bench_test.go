@@ -40,19 +40,19 @@ func BenchmarkSession(b *testing.B) {
 			begin := time.Now()
 			done := make(chan sandbox.Result, 1)
 			e := sandbox.Exec{Session: id, ID: fmt.Sprintf("x%d", j), Argv: []string{"/bin/true"}, Cwd: "/"}
-			stdout, stderr, err := r.Start(ctx, e, nil, func(x sandbox.Result) { done <- x })
+			streams, err := r.Start(ctx, e, nil, func(x sandbox.Result) { done <- x })
 			if err != nil {
 				b.Fatal(err)
 			}
 			note("exec.started", begin)
-			_, _ = io.Copy(io.Discard, stdout)
+			_, _ = io.Copy(io.Discard, streams.Stdout)
 			<-done
 			note("exec", begin)
 			if j == 0 {
 				note("exec.first", begin)
 			}
-			stdout.Close()
-			stderr.Close()
+			streams.Close()
+			r.Forget(id, e.ID)
 		}
 		begin = time.Now()
 		if err := exec.Command("/bin/true").Run(); err != nil {

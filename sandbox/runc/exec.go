@@ -12,12 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/cleanup"
+	"github.com/stockade-dev/stockade/internal/failpoint"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/guest"
+	"github.com/stockade-dev/stockade/sandbox/launch"
 )
 
-// execution is one command, from its start until nothing of it is left.
+// execution is one command, from its start until nothing of it is left and nobody will
+// ask for it any more.
 type execution struct {
 	id         string
 	background bool
@@ -27,21 +30,25 @@ type execution struct {
 	started    time.Time
 	oomBefore  int64       // kills by the session's memory ceiling before it started
 	killed     atomic.Bool // by us: not by the memory ceiling
+	held                   // guarded by the session's mu
 }
 
 // Start starts a command in a session: born in a group of its own, as the granted
-// identity, with three pipes and no other descriptor. exited is called once if Start
-// succeeds.
-func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exited func(sandbox.Result)) (_, _ *os.File, err error) {
+// identity, with three pipes and no other descriptor. If Start succeeds, exited is called once,
+// unless the daemon's connection is lost before.
+func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exited func(sandbox.Result)) (_ launch.Streams, err error) {
 	if stdin != nil {
 		defer stdin.Close()
 	}
 	if err := e.Validate(); err != nil {
-		return nil, nil, err
+		return launch.Streams{}, err
+	}
+	if e.StdinOpen && stdin != nil {
+		return launch.Streams{}, sandbox.Errorf(sandbox.CodeInvalidSpec, "stdin is open, and given")
 	}
 	s, err := r.session(e.Session)
 	if err != nil {
-		return nil, nil, err
+		return launch.Streams{}, err
 	}
 	var undo cleanup.Stack // what is undone when the start fails
 	defer undo.Run()
@@ -50,49 +57,60 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 
 	x := &execution{id: e.ID, background: e.Background, session: s}
 	if x.leaf, err = s.groups.Leaf(); err != nil {
-		return nil, nil, err
+		return launch.Streams{}, err
 	}
 	undo.Add(x.clear)
 	if err := s.add(x); err != nil {
-		return nil, nil, err
+		return launch.Streams{}, err
 	}
 	undo.Add(func() { s.drop(x) })
 
-	var stdout, stderr *os.File
-	streams := guest.Streams{Cgroup: x.leaf.FD()}
-	if streams.Stdin = stdin; stdin == nil {
-		// Not the host's /dev/null: no file of the host's is ever open inside.
-		empty, w, err := s.pipe()
-		if err != nil {
-			return nil, nil, err
-		}
-		w.Close()
-		ends.Add(func() { empty.Close() })
-		streams.Stdin = empty
-	}
-	for _, p := range []struct{ ours, theirs **os.File }{
-		{&stdout, &streams.Stdout},
-		{&stderr, &streams.Stderr},
+	streams := guest.Streams{Stdin: stdin, Cgroup: x.leaf.FD()}
+	undo.Add(x.release)
+	for _, p := range []struct {
+		held, theirs **os.File
+		writes       bool // we do
+	}{
+		{&x.stdin, &streams.Stdin, true},
+		{&x.stdout, &streams.Stdout, false},
+		{&x.stderr, &streams.Stderr, false},
 	} {
+		if *p.theirs != nil {
+			continue // a stdin that is given
+		}
 		r, w, err := s.pipe()
 		if err != nil {
-			return nil, nil, err
+			return launch.Streams{}, err
 		}
-		undo.Add(func() { r.Close() })
+		if p.writes {
+			r, w = w, r
+		}
 		ends.Add(func() { w.Close() })
-		*p.ours, *p.theirs = r, w
+		*p.held, *p.theirs = r, w
+	}
+	if !e.StdinOpen && x.stdin != nil {
+		// An empty stdin is a pipe that nobody writes, not the host's /dev/null: no file of the
+		// host's is ever open inside.
+		x.stdin.Close()
+		x.stdin = nil
 	}
 
 	x.oomBefore = s.groups.OOMKills()
 	x.started = time.Now()
+	ours, err := x.streams()
+	if err != nil {
+		return launch.Streams{}, err
+	}
+	undo.Add(ours.Close)
 	process, err := s.init.Spawn(ctx, guest.Command{Argv: e.Argv, Env: e.Env, Cwd: e.Cwd}, streams)
 	if err != nil {
-		return nil, nil, refused(err)
+		return launch.Streams{}, refused(err)
 	}
+	failpoint.Hit("runner.start.spawned")
 	undo.Release()
-	x.process.Store(process)
-	go x.follow(process, exited)
-	return stdout, stderr, nil
+	s.hold(x, process, exited)
+	go x.follow(process)
+	return ours, nil
 }
 
 // pipe makes a pipe that belongs to the session's identity, so that /dev/stdout and
@@ -127,7 +145,7 @@ func refused(err error) error {
 }
 
 // follow waits for the command, ends what it left behind, and reports.
-func (x *execution) follow(process *guest.Process, exited func(sandbox.Result)) {
+func (x *execution) follow(process *guest.Process) {
 	exit, ok := <-process.Exited
 	ended := time.Now()
 	if !ok { // init is gone, and the kernel has killed everything inside
@@ -149,14 +167,14 @@ func (x *execution) follow(process *guest.Process, exited func(sandbox.Result)) 
 	} else {
 		result.ExitCode = exit.Status.ExitStatus()
 	}
-	exited(result)
+	x.session.end(x, result)
 	x.session.groups.Restock() // now that nobody waits
 
 	// What stays in the background can still be signalled and killed by the name of the
 	// execution that started it.
 	_ = x.leaf.Wait(context.Background())
 	_ = x.leaf.Remove()
-	x.session.drop(x)
+	x.session.finish(x)
 }
 
 // empty kills whatever is left in the leaf and waits until it is gone.
@@ -178,7 +196,7 @@ func (x *execution) clear() {
 }
 
 // Signal signals the process group of an execution, or with exec "" everything in
-// the session but init.
+// the session but init. What is frozen gets it when it goes on.
 func (r *Runner) Signal(ctx context.Context, session, exec string, sig int) error {
 	s, err := r.session(session)
 	if err != nil {

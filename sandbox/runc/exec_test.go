@@ -74,7 +74,7 @@ func TestExec(t *testing.T) {
 		{sandbox.Exec{Session: "s", ID: "e", Argv: []string{"/bin/true"}, Cwd: "none"}, sandbox.CodeInvalidSpec},
 		{sandbox.Exec{Session: "other", ID: "e", Argv: []string{"/bin/true"}, Cwd: "/"}, sandbox.CodeNoSession},
 	} {
-		_, _, err := r.Start(context.Background(), c.e, nil, func(sandbox.Result) { t.Error("exited without a start") })
+		_, err := r.Start(context.Background(), c.e, nil, func(sandbox.Result) { t.Error("exited without a start") })
 		if codeOf(err) != c.code {
 			t.Errorf("%+v: %v, want %s", c.e, err, c.code)
 		}

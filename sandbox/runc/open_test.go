@@ -335,7 +335,7 @@ func orphan(dir string) int {
 	}
 	if err == nil {
 		e := sandbox.Exec{Session: "orphan", ID: "x", Argv: []string{"/bin/sleep", "300"}, Env: []string{}, Cwd: "/"}
-		_, _, err = r.Start(context.Background(), e, nil, func(sandbox.Result) {})
+		_, err = r.Start(context.Background(), e, nil, func(sandbox.Result) {})
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -504,15 +504,14 @@ func TestChurn(t *testing.T) {
 					continue
 				}
 				done := make(chan sandbox.Result, 1)
-				stdout, stderr, err := r.Start(context.Background(), sandbox.Exec{Session: id, ID: "x", Argv: []string{"/bin/true"}, Cwd: "/"}, nil, func(x sandbox.Result) { done <- x })
+				streams, err := r.Start(context.Background(), sandbox.Exec{Session: id, ID: "x", Argv: []string{"/bin/true"}, Cwd: "/"}, nil, func(x sandbox.Result) { done <- x })
 				if err != nil {
 					t.Errorf("start in %s: %v", id, err)
 				} else {
 					if x := <-done; x.ExitCode != 0 {
 						t.Errorf("%s: %+v", id, x)
 					}
-					stdout.Close()
-					stderr.Close()
+					streams.Close()
 				}
 				if _, err := r.Close(context.Background(), id); err != nil {
 					t.Errorf("close %s: %v", id, err)

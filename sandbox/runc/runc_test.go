@@ -288,14 +288,14 @@ func start(t testing.TB, r *Runner, e sandbox.Exec, stdin *os.File) *started {
 		e.Cwd = "/tmp"
 	}
 	s := &started{e.ID, make(chan sandbox.Result, 1), make(chan string, 1), make(chan string, 1)}
-	stdout, stderr, err := r.Start(context.Background(), e, stdin, func(x sandbox.Result) { s.done <- x })
+	streams, err := r.Start(context.Background(), e, stdin, func(x sandbox.Result) { s.done <- x })
 	if err != nil {
 		t.Fatalf("start %q: %v", e.Argv, err)
 	}
 	for _, p := range []struct {
 		file *os.File
 		to   chan string
-	}{{stdout, s.stdout}, {stderr, s.stderr}} {
+	}{{streams.Stdout, s.stdout}, {streams.Stderr, s.stderr}} {
 		go func() {
 			data, _ := io.ReadAll(p.file)
 			p.file.Close()

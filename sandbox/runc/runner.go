@@ -1,7 +1,6 @@
 package runc
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -173,27 +172,10 @@ func sealed(path string) (*os.File, error) {
 // Host returns what this kernel and this place offer.
 func (r *Runner) Host() sandbox.Host { return r.options.Host }
 
-// Disconnected destroys every session: nobody is left who could use or close them.
-func (r *Runner) Disconnected() {
-	r.mu.Lock()
-	var ids []string
-	for id, s := range r.sessions {
-		if s != nil {
-			ids = append(ids, id)
-		}
-	}
-	r.mu.Unlock()
-	var all sync.WaitGroup
-	for _, id := range ids {
-		all.Go(func() { _, _ = r.Close(context.Background(), id) })
-	}
-	all.Wait()
-}
-
 // Shutdown destroys every session and gives back what the runner holds. No call may
 // be in progress, and none may follow.
 func (r *Runner) Shutdown() error {
-	r.Disconnected()
+	r.Abandoned()
 	for _, slot := range r.stock.close() {
 		r.discard(slot)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,45 +24,70 @@ type session struct {
 	box    *box
 	init   *guest.Conn
 
-	mu     sync.Mutex
-	closed bool
-	execs  map[string]*execution
-	live   sync.WaitGroup // of execs: entered while not closed
+	freezing sync.Mutex // one Freeze at a time
+
+	mu       sync.Mutex
+	closed   bool
+	frozen   bool                  // as a whole: nothing is started
+	execs    map[string]*execution // by name: until nothing of it is left, and it is forgotten
+	ended    int                   // of execs, those that are kept for their result only
+	starting int                   // of execs, those that have not been started
+	idle     chan struct{}         // if not nil, closed when starting comes to 0
+	live     sync.WaitGroup        // of execs that are not over: entered while not closed
 }
 
 // hostUID and hostGID are what executions run as outside.
 func (s *session) hostUID() int { return int(s.base + s.spec.Identity.UID) }
 func (s *session) hostGID() int { return int(s.base + s.spec.Identity.GID) }
 
-// add enters an execution, unless the session is being closed or the name is taken.
+// add enters an execution that is being started, unless the session is being closed, is frozen,
+// or the name is taken. It is followed by hold or drop.
 func (s *session) add(x *execution) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	switch {
+	case s.closed:
 		return sandbox.Errorf(sandbox.CodeNoSession, "session %s is closing", s.spec.Session)
-	}
-	if s.execs[x.id] != nil {
+	case s.frozen:
+		return sandbox.Errorf(sandbox.CodeFrozen, "session %s is frozen", s.spec.Session)
+	case s.execs[x.id] != nil:
 		return sandbox.Errorf(sandbox.CodeInvalidSpec, "execution %s exists", x.id)
 	}
 	s.execs[x.id] = x
+	s.starting++
 	s.live.Add(1)
 	return nil
 }
 
+// drop takes an execution out that was not started.
 func (s *session) drop(x *execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.execs, x.id)
+	s.settled()
 	s.live.Done()
 }
 
+// settled counts one execution less that is being started. The caller holds mu.
+func (s *session) settled() {
+	if s.starting--; s.starting == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
+}
+
+// exec returns an execution of which something can be signalled, killed or frozen.
 func (s *session) exec(id string) (*execution, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x := s.execs[id]; x != nil {
+	if x := s.execs[id]; x != nil && !x.over {
 		return x, nil
 	}
-	return nil, sandbox.Errorf(sandbox.CodeNoExec, "no execution %s", id)
+	return nil, noExec(id)
+}
+
+func noExec(id string) error {
+	return sandbox.Errorf(sandbox.CodeNoExec, "no execution %s", strings.ToValidUTF8(id, "?"))
 }
 
 // dying bounds the wait for killed processes. They have no say in it; what takes time
@@ -106,6 +132,7 @@ func (s *session) destroy() (sandbox.Usage, error) {
 		s.init.Close()
 		s.box.kill()
 		s.live.Wait() // each execution has reported its end, and its leaf is gone
+		s.release()
 	}()
 	select {
 	case <-ended:
