@@ -13,6 +13,7 @@ import (
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
 // operation is what differs between operations in the pipeline.
@@ -393,8 +394,8 @@ func (s *Supervisor) endSession(ses *session, why ending, grace time.Duration) {
 	ses.finish(s.now(), usage(used))
 	s.registry.retire(ses)
 	d := ses.document()
-	_, err = s.record(s.ctx, s.journal.Settle, sessionEndRecord{
-		header:    s.header(typeSessionEnd),
+	_, err = s.record(s.ctx, s.journal.Settle, &ledger.SessionEnd{
+		Header:    s.header(),
 		SessionID: ses.id,
 		State:     d.State,
 		Reason:    d.Reason,

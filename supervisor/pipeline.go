@@ -12,6 +12,7 @@ import (
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
 // Do carries out one operation with effect and returns its receipt, whatever the
@@ -95,7 +96,7 @@ type call struct {
 	req      *api.Request  // as asked, with its secrets
 	redacted api.Request   // what policy, journal and logs may see
 	request  []byte        // redacted, canonical
-	large    *largeRequest // recorded in its place
+	large    *ledger.Large // recorded in its place
 	nonce    string
 	intent   string
 	admitted time.Time
@@ -106,9 +107,9 @@ type call struct {
 	execution *execution
 	follower  *follower
 	facts     rego.Facts
-	decision  *rego.Decision // nil until policy was asked
-	counts    *sessionCounts // as policy saw them
-	grant     *api.Grant     // of an open: effective
+	decision  *rego.Decision        // nil until policy was asked
+	counts    *ledger.SessionCounts // as policy saw them
+	grant     *api.Grant            // of an open: effective
 	spec      sandbox.Spec
 	clamped   []api.Clamp
 
@@ -165,7 +166,7 @@ func (s *Supervisor) enter(req *api.Request, op operation) (*call, error) {
 		return nil, api.Errorf(api.CodeDecodeError, "%v", err)
 	}
 	c.nonce = rand.Text()
-	c.intent = intentID(c.nonce, c.request)
+	c.intent = ledger.IntentID(c.nonce, c.request)
 	if !s.admission.enter() {
 		return nil, api.Errorf(api.CodeShuttingDown, "the supervisor is shutting down")
 	}
@@ -215,7 +216,9 @@ func decide(s *Supervisor, c *call) *refusal {
 	in := rego.Input{Request: &c.redacted, Facts: c.facts, Ceiling: s.ceiling, NowNS: c.admitted.UnixNano()}
 	if c.session != nil && c.req.Open == nil {
 		in.Session = c.session.judged(c.execution)
-		c.counts = &sessionCounts{in.Session.SessionID, in.Session.Executions, in.Session.LiveExecutions}
+		c.counts = &ledger.SessionCounts{
+			SessionID: in.Session.SessionID, Executions: in.Session.Executions, LiveExecutions: in.Session.LiveExecutions,
+		}
 	}
 	d := s.policy.Decide(s.ctx, entrypoint, in)
 	c.decision = &d
@@ -229,10 +232,9 @@ func decide(s *Supervisor, c *call) *refusal {
 }
 
 // records are the intent and, once there is one, the decision.
-func (s *Supervisor) records(c *call) []any {
-	at := c.admitted.UnixNano()
-	intent := intentRecord{
-		header:   header{typeIntent, at},
+func (s *Supervisor) records(c *call) []ledger.Record {
+	intent := &ledger.Intent{
+		Header:   ledger.At(c.admitted),
 		IntentID: c.intent,
 		Nonce:    c.nonce,
 		Request:  c.request,
@@ -247,16 +249,16 @@ func (s *Supervisor) records(c *call) []any {
 		intent.ExecID = c.execution.id
 	}
 	if c.decision == nil {
-		return []any{intent}
+		return []ledger.Record{intent}
 	}
 	d := c.decision
-	return []any{intent, decisionRecord{
-		header:        header{typeDecision, at},
+	return []ledger.Record{intent, &ledger.Decision{
+		Header:        ledger.At(c.admitted),
 		IntentID:      c.intent,
 		Policy:        d.Policy,
 		InputDigest:   d.InputDigest,
 		CeilingDigest: s.ceilingDigest,
-		NowNS:         at,
+		NowNS:         c.admitted.UnixNano(),
 		Facts:         c.facts,
 		Session:       c.counts,
 		Allow:         d.Allow,
@@ -293,7 +295,7 @@ func (s *Supervisor) refuse(c *call, why *refusal) (*api.Receipt, error) {
 // abridge keeps the records and the receipt of a refusal small, whatever was asked. What
 // policy was asked cannot be rebuilt from them; its digest stays.
 func (c *call) abridge(why *refusal) *refusal {
-	c.large = &largeRequest{Op: c.req.Op, Principal: c.req.Principal, SizeBytes: int64(len(c.request)), Digest: digest(c.request)}
+	c.large = &ledger.Large{Op: c.req.Op, Principal: c.req.Principal, SizeBytes: int64(len(c.request)), Digest: ledger.Digest(c.request)}
 	c.facts = rego.Facts{}
 	if c.decision != nil {
 		d := *c.decision
@@ -373,14 +375,14 @@ func (c *call) newReceipt() *api.Receipt {
 
 // settle makes the receipt durable, after the records that belong before it, and only
 // then lets anybody see it. An operation whose receipt cannot be recorded has none.
-func (s *Supervisor) settle(c *call, r *api.Receipt, before ...any) {
+func (s *Supervisor) settle(c *call, r *api.Receipt, before ...ledger.Record) {
 	r.SettledAtNS, r.SettledAt = stamp(s.now())
 	r.Timings = c.watch.laps
 	write := s.journal.Settle
 	if len(before) > 0 {
 		write = s.journal.Append // nothing is under way: it may wait for room on the disk
 	}
-	first, err := s.record(s.ctx, write, append(before, receiptRecord{s.header(typeReceipt), r})...)
+	first, err := s.record(s.ctx, write, append(before, &ledger.Settled{Header: s.header(), Receipt: r})...)
 	if err == nil {
 		s.receipts.add(first+int64(len(before)), r)
 		c.receipt = r

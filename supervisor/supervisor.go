@@ -19,6 +19,7 @@ import (
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
 // Config is what a Supervisor works with.
@@ -188,9 +189,9 @@ func (s *Supervisor) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.ceilingDigest = digest(ceiling)
-	_, err = s.record(ctx, s.journal.Append, startRecord{
-		header:        s.header(typeStart),
+	s.ceilingDigest = ledger.Digest(ceiling)
+	_, err = s.record(ctx, s.journal.Append, &ledger.Start{
+		Header:        s.header(),
 		Version:       s.version,
 		PolicyDigest:  s.policy.Digest(),
 		Ceiling:       s.ceiling,
@@ -205,14 +206,14 @@ func (s *Supervisor) begin(ctx context.Context) error {
 	return err
 }
 
-func (s *Supervisor) header(kind string) header { return header{Type: kind, AtNS: s.now().UnixNano()} }
+func (s *Supervisor) header() ledger.Header { return ledger.At(s.now()) }
 
 // record encodes records that belong together and writes them with one call of write,
 // which is Append or Settle of the journal; they are durable when it returns.
-func (s *Supervisor) record(ctx context.Context, write func(context.Context, ...[]byte) (int64, error), records ...any) (first int64, err error) {
+func (s *Supervisor) record(ctx context.Context, write func(context.Context, ...[]byte) (int64, error), records ...ledger.Record) (first int64, err error) {
 	encoded := make([][]byte, len(records))
 	for i, r := range records {
-		if encoded[i], err = api.Encode(r); err != nil {
+		if encoded[i], err = ledger.Encode(r); err != nil {
 			return 0, api.Errorf(api.CodeJournalFailed, "%v", err)
 		}
 	}
