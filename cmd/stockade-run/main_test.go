@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +17,51 @@ import (
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/launch"
 )
+
+// supervisorEnv makes the test binary a supervisor of the runner that it names: it starts a command
+// that counts, shows the first line that it reads, and waits to be killed.
+const supervisorEnv = "STOCKADE_TEST_SUPERVISOR"
+
+const countTo = 20000
+
+func lines(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintln(&b, "line", i+1)
+	}
+	return b.String()
+}
+
+func TestMain(m *testing.M) {
+	if socket := os.Getenv(supervisorEnv); socket != "" {
+		fmt.Fprintln(os.Stderr, supervise(socket))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func supervise(socket string) error {
+	ctx := context.Background()
+	r, err := dial(socket)
+	if err != nil {
+		return err
+	}
+	if _, err := r.Open(ctx, spec("s")); err != nil {
+		return err
+	}
+	count := fmt.Sprintf("i=1; while [ $i -le %d ]; do echo line $i; i=$((i+1)); done; exit 7", countTo)
+	x, err := r.Start(ctx, sandbox.Exec{Session: "s", ID: "x", Argv: []string{"/bin/sh", "-c", count}, Cwd: "/tmp"}, nil)
+	if err != nil {
+		return err
+	}
+	line := make([]byte, len("line 1\n"))
+	if _, err := io.ReadFull(x.Stdout, line); err != nil {
+		return err
+	}
+	os.Stdout.Write(line)
+	<-r.Done()
+	return errors.New("it was not killed")
+}
 
 // build makes both binaries.
 func build(t *testing.T) string {
@@ -78,16 +124,21 @@ func (p *process) start(t *testing.T) *process {
 // dial connects once the runner listens.
 func (p *process) dial(t *testing.T) *launch.Runner {
 	t.Helper()
-	var err error
+	r, err := dial(p.socket)
+	if err != nil {
+		t.Fatalf("dial: %v\n%s", err, p.stderr.String())
+	}
+	return r
+}
+
+func dial(socket string) (r *launch.Runner, err error) {
 	for range 500 {
-		var r *launch.Runner
-		if r, err = launch.Dial(context.Background(), p.socket); err == nil {
-			return r
+		if r, err = launch.Dial(context.Background(), socket); err == nil {
+			return r, nil
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	t.Fatalf("dial: %v\n%s", err, p.stderr.String())
-	return nil
+	return nil, err
 }
 
 // mustEnd waits for the process, and that it left neither groups nor files.
@@ -136,7 +187,7 @@ func TestProcess(t *testing.T) {
 	ctx := context.Background()
 
 	t.Run("follow", func(t *testing.T) {
-		p := run(t, bin, "--follow")
+		p := run(t, bin, "--follow", "--hold", "0")
 		r := p.dial(t)
 		if missing := r.Host().Missing(); len(missing) > 0 || r.Host().Kernel == "" {
 			t.Errorf("host %+v", r.Host())
@@ -173,11 +224,80 @@ func TestProcess(t *testing.T) {
 		}
 		first.Disconnect()
 		second := p.dial(t)
-		// The name is free: what the first had is gone.
-		if _, err := second.Open(ctx, spec("s")); err != nil {
+		if held, err := second.Sessions(ctx); err != nil || len(held) != 1 || held[0].Session != "s" {
+			t.Errorf("%+v, %v", held, err)
+		}
+		if _, err := second.Open(ctx, spec("s")); err == nil {
+			t.Error("the name is free")
+		}
+		p.Process.Signal(syscall.SIGTERM) // with a session open
+		p.mustEnd(t)
+	})
+
+	t.Run("nobody comes", func(t *testing.T) {
+		p := run(t, bin, "--follow", "--hold", "200ms")
+		r := p.dial(t)
+		if _, err := r.Open(ctx, spec("s")); err != nil {
 			t.Fatal(err)
 		}
-		p.Process.Signal(syscall.SIGTERM)
+		r.Disconnect()
+		p.mustEnd(t)
+	})
+
+	t.Run("nothing is held", func(t *testing.T) {
+		p := run(t, bin, "--follow", "--hold", "1h")
+		r := p.dial(t)
+		if _, err := r.Open(ctx, spec("s")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Close(ctx, "s"); err != nil {
+			t.Fatal(err)
+		}
+		r.Disconnect()
+		p.mustEnd(t)
+	})
+
+	// R246 R247: a supervisor is killed in the middle of its work, and the next one loses nothing.
+	t.Run("killed", func(t *testing.T) {
+		p := run(t, bin, "--follow")
+		first := exec.Command(os.Args[0])
+		first.Env = append(os.Environ(), supervisorEnv+"="+p.socket)
+		first.Stderr = os.Stderr
+		out, err := first.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line := make([]byte, len("line 1\n"))
+		if _, err := io.ReadFull(out, line); err != nil {
+			t.Error(err)
+		}
+		first.Process.Kill()
+		second := p.dial(t) // at once, while the first is dying
+		first.Wait()
+		x, err := second.Attach(ctx, "s", "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest, err := io.ReadAll(x.Stdout)
+		if err != nil {
+			t.Error(err)
+		}
+		if got, want := string(line)+string(rest), lines(countTo); got != want {
+			t.Errorf("%d bytes, want %d: %.100q", len(got), len(want), got)
+		}
+		if res := <-x.Done; res.ExitCode != 7 {
+			t.Errorf("%+v", res)
+		}
+		x.Stdout.Close()
+		x.Stderr.Close()
+		second.Forget("s", "x")
+		if _, err := second.Close(ctx, "s"); err != nil {
+			t.Error(err)
+		}
+		second.Disconnect()
 		p.mustEnd(t)
 	})
 
