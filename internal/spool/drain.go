@@ -15,7 +15,7 @@ const (
 	smallPipe = 64 << 10 // what a pipe holds at first
 	largePipe = 1 << 20  // what one that is flooded is given, where the kernel lets us
 	flooded   = smallPipe / 2
-	hashAfter = 32 << 10 // bytes that may wait to be hashed: less is cheap at the end
+	hashAfter = 256 << 10 // bytes that may wait to be hashed: fewer are cheap at the end
 )
 
 // Drain takes everything out of pipe until its end of file, which gives nil, or until
@@ -30,10 +30,14 @@ func (l *Log) Drain(st Stream, pipe *os.File) error {
 	d := &drain{log: l, st: st, stream: &l.streams[st], size: smallPipe}
 	move := d.move // one function value for all turns
 	// One splice a turn: the descriptor is held during a turn, and Close waits for it.
+	defer d.hashed()
 	for !d.end {
 		err := conn.Read(move)
+		d.hash()
 		if err == nil {
 			err = d.err
+		} else if _, readErr := pipe.Read(nil); readErr != nil {
+			err = readErr // the raw connection has an error of its own for a closed file
 		}
 		if err != nil {
 			return fmt.Errorf("drain %s of %s: %w", st, l.id, err)
@@ -49,6 +53,37 @@ type drain struct {
 	size   int // bytes of one splice
 	end    bool
 	err    error // of the pipe
+
+	unhashed int           // bytes that came since hashing began last
+	idle     chan struct{} // has an element while nobody hashes; nil for small output
+}
+
+// hash has what came hashed beside the draining, so that the end of a large output costs nothing
+// and no pipe waits for it.
+func (d *drain) hash() {
+	if d.unhashed < hashAfter {
+		return
+	}
+	if d.idle == nil {
+		d.idle = make(chan struct{}, 1)
+		d.idle <- struct{}{}
+	}
+	select {
+	case <-d.idle:
+		d.unhashed = 0
+		go func() {
+			d.log.hash(d.st) // what cannot be read is an error of who asks for the digest
+			d.idle <- struct{}{}
+		}()
+	default:
+	}
+}
+
+// hashed waits for what hash began.
+func (d *drain) hashed() {
+	if d.idle != nil {
+		<-d.idle
+	}
 }
 
 // move takes once what the pipe has. It reports false when the pipe has nothing yet.
@@ -86,7 +121,7 @@ func (d *drain) take(fd int) (int, error) {
 		if data, err := ready(fd); !data {
 			return 0, err
 		}
-		file, err := l.store.open(l.id+"."+d.st.String(), os.O_RDWR|os.O_CREATE|os.O_EXCL, modeTaking)
+		file, err := l.store.create(l.id, d.st.String())
 		if err != nil {
 			return d.fail(fd, err)
 		}
@@ -106,11 +141,7 @@ func (d *drain) take(fd int) (int, error) {
 		l.order.arrive(d.st, int64(n), time.Now().UnixNano())
 		l.wake()
 		l.mu.Unlock()
-		if s.kept-s.hashed >= hashAfter {
-			if err := s.hash(); err != nil {
-				return d.fail(fd, err)
-			}
-		}
+		d.unhashed += n
 		return n, nil
 	}
 	if err != nil && err != unix.EAGAIN {

@@ -22,9 +22,11 @@ type Log struct {
 	id    string
 	limit int64 // bytes of one stream that are kept
 
+	// Locks are taken in this order: committing, moving, hashing, reading, mu.
 	streams [len(streams)]stream
+	reading sync.RWMutex // held while a file is in use; by Close alone
 
-	mu      sync.Mutex // guards what follows, and counts and errors of the streams
+	mu      sync.Mutex // guards what follows, and files, counts and errors of the streams
 	order   order
 	changed chan struct{} // nil while nobody waits
 	sealed  bool          // written under every stream's moving as well
@@ -33,10 +35,14 @@ type Log struct {
 
 // stream is what came from one pipe.
 type stream struct {
-	moving sync.Mutex // held while bytes move or are hashed; taken before Log.mu
-	sum    hash.Hash  // of the first hashed bytes
-	hashed int64
-	ref    string // once it is a blob
+	moving sync.Mutex // held while bytes move
+
+	hashing sync.Mutex // guards the sum
+	sum     hash.Hash  // of the first hashed bytes
+	hashed  int64
+
+	committing sync.Mutex
+	ref        string // once it is a blob
 
 	// Written under moving and Log.mu.
 	file    *os.File // nil before the first byte
@@ -51,14 +57,8 @@ type stream struct {
 // what is wrong with id or the disk shows in [Log.Err] when bytes come.
 func (s *Store) Create(id string, limit int64) *Log {
 	l := &Log{store: s, id: id, limit: limit}
-	l.order.create = func() (*os.File, error) {
-		return s.open(id+"."+chunksSuffix, os.O_RDWR|os.O_CREATE|os.O_EXCL, modeTaking)
-	}
-	for i := range l.streams {
-		if !wellFormed(id) {
-			l.streams[i].err = fmt.Errorf("keep output: %w: %.80q", ErrID, id)
-		}
-	}
+	l.order.create = func() (*os.File, error) { return s.create(id, chunksSuffix) }
+	s.enter(id)
 	return l
 }
 
@@ -89,11 +89,14 @@ func (l *Log) Err(st Stream) error {
 // ReadAt reads kept bytes. [io.EOF] means that there are no more of them: for now, or for
 // good once the log is sealed.
 func (l *Log) ReadAt(st Stream, p []byte, off int64) (int, error) {
-	l.mu.Lock()
-	file, kept := l.streams[st].file, l.streams[st].kept
-	l.mu.Unlock()
-	if off < 0 {
-		return 0, fmt.Errorf("read %s of %s: negative offset", st, l.id)
+	l.reading.RLock()
+	defer l.reading.RUnlock()
+	file, kept, err := l.file(st)
+	if err == nil && off < 0 {
+		err = errors.New("negative offset")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read %s of %s: %w", st, l.id, err)
 	}
 	if off >= kept {
 		return 0, io.EOF
@@ -110,6 +113,16 @@ func (l *Log) ReadAt(st Stream, p []byte, off int64) (int, error) {
 		return n, io.EOF
 	}
 	return n, nil
+}
+
+// file gives the file of a stream and how much of it counts. The caller holds reading.
+func (l *Log) file(st Stream) (*os.File, int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, 0, os.ErrClosed
+	}
+	return l.streams[st].file, l.streams[st].kept, nil
 }
 
 // Chunk is a run of bytes of one stream that came together. Offset counts what the process
@@ -132,8 +145,8 @@ func (l *Log) Chunks(from int64, max int) []Chunk {
 }
 
 // Position is the Seq of the first chunk that is not wholly before these offsets: where a
-// reader that has so much of each stream goes on. It is one past the last chunk when there
-// is none yet.
+// reader that has so much of each stream goes on. Among the chunks behind it may be some that the
+// reader has, because one of dropped bytes grows where it is. It is one past the last chunk when there is none yet.
 func (l *Log) Position(stdout, stderr int64) (seq int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,14 +172,12 @@ func (l *Log) wake() {
 	}
 }
 
-// hold stops both streams between two movements and takes mu.
+// hold stops the streams between two movements.
 func (l *Log) hold() (release func()) {
 	for i := range l.streams {
 		l.streams[i].moving.Lock()
 	}
-	l.mu.Lock()
 	return func() {
-		l.mu.Unlock()
 		for i := range l.streams {
 			l.streams[i].moving.Unlock()
 		}
@@ -178,6 +189,8 @@ func (l *Log) hold() (release func()) {
 // streams that were committed.
 func (l *Log) Seal() {
 	defer l.hold()()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.sealed = true
 	l.order.close()
 	l.wake()
@@ -194,6 +207,10 @@ func (l *Log) Sealed() bool {
 // any more, and what still comes is drained and dropped.
 func (l *Log) Close() {
 	defer l.hold()()
+	l.reading.Lock() // what is closed may be given to another execution
+	defer l.reading.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.closed {
 		return
 	}
@@ -205,52 +222,38 @@ func (l *Log) Close() {
 		}
 	}
 	l.wake()
+	l.store.leave(l.id)
 }
 
 // Digest is the reference of the bytes that are kept now: sha256:<hex>. It is "" when they cannot be read,
-// and Err says why.
+// and Commit says why.
 func (l *Log) Digest(st Stream) (ref string) {
-	s := &l.streams[st]
-	s.moving.Lock()
-	defer s.moving.Unlock()
-	if err := s.hash(); err != nil {
-		l.mu.Lock()
-		s.err = fmt.Errorf("digest %s of %s: %w", st, l.id, err)
-		l.mu.Unlock()
-		return ""
-	}
-	return s.digest()
+	ref, _ = l.hash(st)
+	return ref
 }
 
-// hash brings the sum up to what is kept. The caller holds moving.
-func (s *stream) hash() error {
-	if s.hashed == s.kept {
-		return nil
-	}
+// hash brings the sum of a stream up to what is kept. It reads the file, of which nothing
+// has left the page cache yet, so that what is hashed is what a reader gets.
+func (l *Log) hash(st Stream) (ref string, err error) {
+	s := &l.streams[st]
+	s.hashing.Lock()
+	defer s.hashing.Unlock()
 	if s.sum == nil {
 		s.sum = sha256.New()
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
-	for s.hashed < s.kept {
-		n, err := s.file.ReadAt((*buf)[:min(int64(len(*buf)), s.kept-s.hashed)], s.hashed)
+	for {
+		n, err := l.ReadAt(st, *buf, s.hashed)
 		s.sum.Write((*buf)[:n])
 		s.hashed += int64(n)
-		if errors.Is(err, io.EOF) {
-			return io.ErrUnexpectedEOF
+		if err == io.EOF {
+			return "sha256:" + hex.EncodeToString(s.sum.Sum(nil)), nil
 		}
 		if err != nil {
-			return err
+			return "", err
 		}
 	}
-	return nil
-}
-
-func (s *stream) digest() string {
-	if s.sum == nil {
-		s.sum = sha256.New()
-	}
-	return "sha256:" + hex.EncodeToString(s.sum.Sum(nil))
 }
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
@@ -261,40 +264,41 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }
 // Commit returns. The log must be sealed; readers of it go on.
 func (l *Log) Commit(st Stream, blobs *blob.Store) (ref string, size int64, err error) {
 	s := &l.streams[st]
-	s.moving.Lock()
-	defer s.moving.Unlock()
-	if s.ref != "" {
-		return s.ref, s.kept, nil
+	s.committing.Lock()
+	defer s.committing.Unlock()
+	if s.ref == "" {
+		if s.ref, err = l.commit(st, blobs); err != nil {
+			return "", 0, fmt.Errorf("commit %s of %s: %w", st, l.id, err)
+		}
 	}
-	if err := l.commit(st, blobs); err != nil {
-		return "", 0, fmt.Errorf("commit %s of %s: %w", st, l.id, err)
-	}
-	return s.ref, s.kept, nil
+	return s.ref, l.Kept(st), nil
 }
 
-func (l *Log) commit(st Stream, blobs *blob.Store) error {
-	s := &l.streams[st]
+func (l *Log) commit(st Stream, blobs *blob.Store) (ref string, err error) {
 	if !l.Sealed() {
-		return errors.New("bug: the log is not sealed")
+		return "", errors.New("bug: the log is not sealed")
 	}
-	if s.file == nil {
+	if ref, err = l.hash(st); err != nil {
+		return "", err
+	}
+	l.reading.RLock()
+	defer l.reading.RUnlock()
+	file, kept, err := l.file(st)
+	if err != nil {
+		return "", err
+	}
+	if file == nil {
 		ref, _, err := blobs.Put(strings.NewReader(""), "")
-		s.ref = ref
-		return err
-	}
-	if err := s.hash(); err != nil {
-		return err
+		return ref, err
 	}
 	// Before the second name is there: no process that comes later may add to a blob.
-	if err := s.file.Chmod(modeFinal); err != nil {
-		return err
+	if err := file.Chmod(modeFinal); err != nil {
+		return "", err
 	}
 	failpoint.Hit("spool.final")
-	ref := s.digest()
-	if err := blobs.Take(s.file, ref, s.kept); err != nil {
-		return err
+	if err := blobs.Take(file, ref, kept); err != nil {
+		return "", err
 	}
 	failpoint.Hit("spool.committed")
-	s.ref = ref
-	return nil
+	return ref, nil
 }

@@ -8,6 +8,7 @@
 //
 //	DIR/ID.stdout  DIR/ID.stderr    what the process wrote, from the first byte
 //	DIR/ID.chunks                   in which order it came; see FORMAT.md
+//	DIR/.spare-N                    empty, for the next execution
 package spool
 
 import (
@@ -55,9 +56,10 @@ var (
 
 // Store is a directory of logs. Its methods may be called at the same time.
 type Store struct {
-	path string
-	dir  *os.File
-	null *os.File
+	path   string
+	dir    *os.File
+	null   *os.File
+	spares spares
 }
 
 // Open opens the store in dir, which it makes if need be. One process at a time may have it;
@@ -75,7 +77,12 @@ func Open(dir string) (*Store, error) {
 		d.Close()
 		return nil, fmt.Errorf("spool: %w", err)
 	}
-	return &Store{path: dir, dir: d, null: null}, nil
+	s := &Store{path: dir, dir: d, null: null, spares: spares{logs: map[string]int{}}}
+	if err := s.adopt(); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("spool: %w", err)
+	}
+	return s, nil
 }
 
 // Close gives the directory up. Logs are closed before it.
@@ -144,17 +151,11 @@ func (s *Store) List() ([]Kept, error) {
 	return slices.SortedFunc(maps.Values(found), func(a, b Kept) int { return strings.Compare(a.ID, b.ID) }), nil
 }
 
-// Remove removes what is kept of an execution. What is not there is no error. A log that is
-// open can still be read.
-func (s *Store) Remove(id string) error {
-	if !wellFormed(id) {
-		return fmt.Errorf("remove output: %w: %.80q", ErrID, id)
-	}
-	for _, suffix := range suffixes {
-		err := unix.Unlinkat(int(s.dir.Fd()), id+"."+suffix, 0)
-		if err != nil && err != unix.ENOENT {
-			return fmt.Errorf("remove output %s.%s: %w", id, suffix, err)
-		}
+// unlink removes a name. What is not there is no error.
+func (s *Store) unlink(name string) error {
+	err := unix.Unlinkat(int(s.dir.Fd()), name, 0)
+	if err != nil && err != unix.ENOENT {
+		return &fs.PathError{Op: "unlink", Path: filepath.Join(s.path, name), Err: err}
 	}
 	return nil
 }
