@@ -1,6 +1,17 @@
 package ledger
 
-import "github.com/stockade-dev/stockade/supervisor/api"
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
 
 // Limits bound what a State keeps of what is over. What lives is never dropped (R240). 0 means
 // the default.
@@ -10,6 +21,20 @@ type Limits struct {
 	Intents  int `json:"intents,omitzero"`  // intents that are settled; 10000
 	Notices  int `json:"notices,omitzero"`  // events, of all logs; 65536
 	Keys     int `json:"keys,omitzero"`     // idempotency keys of settled intents; 100000
+}
+
+func (l Limits) orDefault() Limits {
+	return Limits{
+		History:  cmp.Or(l.History, 2000),
+		Sessions: cmp.Or(l.Sessions, 2000),
+		Intents:  cmp.Or(l.Intents, 10000),
+		Notices:  cmp.Or(l.Notices, 65536),
+		Keys:     cmp.Or(l.Keys, 100000),
+	}
+}
+
+func (l Limits) valid() bool {
+	return min(l.History, l.Sessions, l.Intents, l.Notices, l.Keys) >= 0
 }
 
 // Owner is a principal as far as ownership goes. Groups do not count; they may change while
@@ -22,38 +47,247 @@ type Owner struct {
 // OwnerOf returns whose p's things are.
 func OwnerOf(p api.Principal) Owner { return Owner{p.UID, p.Scope} }
 
+// Instance is the owner as the origin of a frame names it: the uid, and the scope if there is one.
+func (o Owner) Instance() string {
+	name := strconv.FormatUint(uint64(o.UID), 10)
+	if o.Scope == (api.Scope{}) {
+		return name
+	}
+	return name + "/" + strings.Join([]string{url.PathEscape(o.Scope.AgentID), url.PathEscape(o.Scope.WorldID), url.PathEscape(o.Scope.ChatID)}, "/")
+}
+
+func (o Owner) compare(p Owner) int {
+	return cmp.Or(
+		cmp.Compare(o.UID, p.UID),
+		strings.Compare(o.Scope.AgentID, p.Scope.AgentID),
+		strings.Compare(o.Scope.WorldID, p.Scope.WorldID),
+		strings.Compare(o.Scope.ChatID, p.Scope.ChatID),
+	)
+}
+
 // State is the fold.
-type State struct{}
+type State struct {
+	limits Limits
+	next   int64
+	counts Counts
+
+	owners map[Owner]*owner
+
+	intents  map[string]*intent
+	admitted roll[intent] // by the record of the intent
+	settled  roll[intent] // by that of the receipt
+
+	keys     map[keyName]*key
+	usedKeys roll[key] // of settled intents, by the record of the receipt
+
+	processes map[string]*process
+	startedBy map[string]*process // by intent
+	queue     roll[process]       // all of them, by the record of the intent
+	ended     roll[process]       // by that of the receipt
+
+	sessions map[string]*session
+	opened   roll[session] // all of them, by the receipt of the open
+	closed   roll[session] // by the record of the end
+
+	events events
+}
+
+// owner is an Owner that has something here.
+type owner struct {
+	Owner
+	log log
+}
+
+// Counts are totals since the first record.
+type Counts struct {
+	Refused int64 `json:"refused,omitzero"` // what records asked for and cannot be (R116, R227)
+	Deleted int64 `json:"deleted,omitzero"` // executions that their owner deleted
+	Evicted int64 `json:"evicted,omitzero"` // executions that left the view by limit or age
+}
 
 // New returns the state before the first record.
-func New() *State { panic("bug: unwritten") }
+func New() *State {
+	return &State{
+		limits:    Limits{}.orDefault(),
+		owners:    map[Owner]*owner{},
+		intents:   map[string]*intent{},
+		keys:      map[keyName]*key{},
+		processes: map[string]*process{},
+		startedBy: map[string]*process{},
+		sessions:  map[string]*session{},
+	}
+}
+
+// Records is the number of the record that comes next: so many has the state seen, or left to
+// the snapshot that it came from.
+func (s *State) Records() int64 { return s.next }
+
+// Counts returns the totals.
+func (s *State) Counts() Counts { return s.counts }
 
 // Apply takes record seq of the journal in. Records come in order; the caller must not change r, nor
 // what it points to, afterwards. It fails only for a record that contradicts the format, and then
 // nothing has changed.
-func (s *State) Apply(seq int64, r Record) error { panic("bug: unwritten") }
+func (s *State) Apply(seq int64, r Record) error {
+	if seq < s.next || seq == math.MaxInt64 {
+		return fmt.Errorf("record %d: the next one is %d", seq, s.next)
+	}
+	if err := s.apply(seq, r); err != nil {
+		return fmt.Errorf("record %d: %w", seq, err)
+	}
+	s.next = seq + 1
+	s.evict()
+	return nil
+}
 
-// Records is the number of the record that comes next: so many has the state seen, or left to
-// the snapshot that it came from.
-func (s *State) Records() int64 { panic("bug: unwritten") }
+func (s *State) apply(seq int64, r Record) error {
+	switch r := r.(type) {
+	case *Start:
+		if !r.Limits.valid() {
+			return errors.New("a limit is negative")
+		}
+		s.limits = r.Limits.orDefault()
+	case *Intent:
+		return s.admit(seq, r)
+	case *Frame:
+		s.frame(r)
+	case *Diagnostic:
+		s.diagnose(r)
+	case *Settled:
+		if r.Receipt == nil || r.Receipt.Outcome == "" {
+			return errors.New("a receipt record without a receipt, or one without an outcome")
+		}
+		s.settle(seq, r)
+	case *Notice:
+		s.notice(r)
+	case *SessionEnd:
+		if r.State != sessionClosed && r.State != sessionError {
+			return fmt.Errorf("a session cannot end as %q", r.State)
+		}
+		s.endSession(seq, r)
+	case *Adopted:
+		s.adopt(r)
+	case *Retired:
+		s.retire(r)
+	case *Decision, *SnapshotTaken: // they change nothing
+	default:
+		return fmt.Errorf("%T is no record", r)
+	}
+	return nil
+}
 
-// Offer judges a frame before it is journaled (R123 to R128, R133). ok says that it is taken;
-// what, if not nil, belongs into the journal beside it, or in its place.
-func (s *State) Offer(f *api.Frame) (what *Diagnostic, ok bool) { panic("bug: unwritten") }
+// refuse counts what a record asks for and cannot be.
+func (s *State) refuse() { s.counts.Refused++ }
 
-// NextFrame begins the frame that comes next of an intent in flight: everything but its kind, time
-// and payload. ok is false when there is no such intent, or no longer.
-func (s *State) NextFrame(intent string) (f api.Frame, ok bool) { panic("bug: unwritten") }
+func (s *State) owner(p api.Principal) *owner {
+	o := OwnerOf(p)
+	if s.owners[o] == nil {
+		s.owners[o] = &owner{Owner: o}
+	}
+	return s.owners[o]
+}
 
-// Snapshot returns the canonical bytes of the state: equal states have equal bytes.
-func (s *State) Snapshot() ([]byte, error) { panic("bug: unwritten") }
+// evict drops what is over and too much, the oldest first.
+func (s *State) evict() {
+	for s.ended.len() > s.limits.History {
+		s.dropProcess(s.ended.oldest())
+		s.counts.Evicted++
+	}
+	for s.closed.len() > s.limits.Sessions {
+		s.dropSession(s.closed.oldest())
+	}
+	for s.settled.len() > s.limits.Intents {
+		s.dropIntent(s.settled.oldest())
+	}
+	for s.usedKeys.len() > s.limits.Keys {
+		s.dropKey(s.usedKeys.oldest())
+	}
+	for len(s.events.kept) > s.limits.Notices {
+		s.dropEvent()
+	}
+}
 
-// Restore returns the state of which b is the snapshot. It takes nothing that Snapshot does not
-// make, but whether b is the right one only the journal knows: see [SnapshotTaken].
-func Restore(b []byte) (*State, error) { panic("bug: unwritten") }
+// retire drops what ended before an instant, and what is named and has ended.
+func (s *State) retire(r *Retired) {
+	before := r.BeforeNS
+	for p := range s.ended.upward() {
+		if p.EndedAtNS < before || slices.Contains(r.Executions, p.ExecID) {
+			s.dropProcess(p)
+			s.counts.Evicted++
+		}
+	}
+	for ses := range s.closed.upward() {
+		if ses.EndedAtNS < before || slices.Contains(r.Sessions, ses.SessionID) {
+			s.dropSession(ses)
+		}
+	}
+	for it := range s.settled.upward() {
+		if it.SettledAtNS < before {
+			s.dropIntent(it)
+		}
+	}
+	for k := range s.usedKeys.upward() {
+		if k.settledAtNS < before {
+			s.dropKey(k)
+		}
+	}
+	for len(s.events.kept) > 0 && s.events.kept[0].AtNS < before {
+		s.dropEvent()
+	}
+	s.dropOwners()
+}
 
-// Decode reads one record of the journal. It has what a State looks at, and no more: a
-// decision is its type, and a receipt its ids, principal, operation, outcome and codes, the open
-// with its grant, the execution without its output, and what a control operation did. Who needs all
-// of a record unmarshals it.
-func Decode(b []byte) (Record, error) { panic("bug: unwritten") }
+// dropOwners forgets who has nothing left here. A scope is what the caller says, so there can
+// be any number of them. Who comes back has a log that begins with 1 again.
+func (s *State) dropOwners() {
+	used := map[*owner]bool{}
+	for it := range s.admitted.upward() {
+		used[it.owner] = true
+	}
+	for p := range s.queue.upward() {
+		used[p.owner] = true
+	}
+	for ses := range s.opened.upward() {
+		used[ses.owner] = true
+	}
+	for name := range s.keys {
+		used[name.owner] = true
+	}
+	for i := range s.events.kept {
+		used[s.events.kept[i].owner] = true
+	}
+	for name, o := range s.owners {
+		if !used[o] {
+			delete(s.owners, name)
+		}
+	}
+}
+
+// shorten cuts text for a record.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// fits compares with a filter, of which the zero value fits everything.
+func fits[T comparable](filter, value T) bool {
+	var any T
+	return filter == any || filter == value
+}
+
+// labelled reports whether labels has everything that filter has.
+func labelled(filter, labels map[string]string) bool {
+	for name, want := range filter {
+		if got, ok := labels[name]; !ok || got != want {
+			return false
+		}
+	}
+	return true
+}
+
+func unique(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,103 @@
+package ledger
+
+import "github.com/stockade-dev/stockade/supervisor/api"
+
+// events are the newest events of all logs, oldest first. Each is in the log of its owner and, when it
+// is about a session, in that of the session.
+type events struct {
+	first int64 // number of kept[0] among all events that there ever were
+	kept  []event
+}
+
+// event is a notice; its Seq is that in the log of the owner.
+type event struct {
+	api.Notice
+	owner     *owner
+	inSession int64 // its number in the log of the session; 0: in none, or none that is kept
+}
+
+// log is the events of one owner or session.
+type log struct {
+	last int64   // number of the newest event
+	at   []int64 // where the events that are kept are among all; their numbers end with last
+}
+
+func (l *log) add(at int64) int64 {
+	l.at = append(l.at, at)
+	l.last++
+	return l.last
+}
+
+// note makes an event of owner o's. It is one of the session too, if that is o's.
+func (s *State) note(o *owner, n api.Notice) {
+	at := s.events.first + int64(len(s.events.kept))
+	e := event{Notice: n, owner: o}
+	e.Seq = o.log.add(at)
+	if ses := s.sessions[n.SessionID]; ses != nil && ses.owner == o {
+		e.inSession = ses.log.add(at)
+	}
+	s.events.kept = append(s.events.kept, e)
+}
+
+// dropEvent forgets the oldest event.
+func (s *State) dropEvent() {
+	e := &s.events.kept[0]
+	e.owner.log.at = e.owner.log.at[1:]
+	if e.inSession != 0 {
+		log := &s.sessions[e.SessionID].log
+		log.at = log.at[1:]
+	}
+	*e = event{} // its text can go
+	s.events.kept = s.events.kept[1:]
+	s.events.first++
+}
+
+// diagnose makes an event of what was wrong with an intent that somebody has.
+func (s *State) diagnose(r *Diagnostic) {
+	it := s.intents[r.IntentID]
+	if it == nil {
+		return
+	}
+	n := api.Notice{
+		Kind:      api.NoticeDiagnostic,
+		AtNS:      r.AtNS,
+		SessionID: it.SessionID,
+		ExecID:    it.ExecID,
+		IntentID:  it.IntentID,
+		Op:        it.Op,
+		Reason:    string(r.Code),
+	}
+	if r.Expected != "" || r.Observed != "" {
+		n.Detail = shorten("expected "+r.Expected+", observed "+r.Observed, keptText)
+	}
+	s.note(it.owner, n)
+}
+
+// keptText is how many bytes of a text that a caller has chosen an event holds.
+const keptText = 256
+
+// Notices returns events after the one with number after, oldest first: of an owner's session, or, when
+// session is "", all of the owner's. first and last are the numbers of the oldest event that is kept and
+// of the newest; what lies between after and first is gone. first is last+1 when none is kept.
+func (s *State) Notices(o Owner, session string, after int64, limit int) (list []api.Notice, first, last int64) {
+	who := s.owners[o]
+	if who == nil {
+		return nil, 1, 0
+	}
+	l := &who.log
+	if session != "" {
+		ses := s.sessions[session]
+		if ses == nil || ses.owner != who {
+			return nil, 1, 0
+		}
+		l = &ses.log
+	}
+	first, last = l.last-int64(len(l.at))+1, l.last
+	for seq := max(after+1, first); seq <= last && len(list) < limit; seq++ {
+		n := s.events.kept[l.at[seq-first]-s.events.first].Notice
+		n.Seq = seq
+		n.At = rfc3339(n.AtNS)
+		list = append(list, n)
+	}
+	return list, first, last
+}
