@@ -3,7 +3,6 @@ package supervisor
 import (
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
 // Recorded is a decision as the journal has it: what was asked, and what policy said.
@@ -52,8 +52,8 @@ type reading struct {
 	ceilings map[string]sandbox.Ceiling
 	opens    map[string]opening // by session
 	request  *api.Request
-	large    *largeRequest // in its place
-	decision *decisionRecord
+	large    *ledger.Large // in its place
+	decision *ledger.Decision
 	receipt  *api.Receipt
 }
 
@@ -64,7 +64,7 @@ type opening struct {
 
 func (d *reading) read(seq int64, b []byte) error {
 	var r struct {
-		header
+		ledger.Header
 		IntentID string `json:"intent_id"`
 	}
 	if err := json.Unmarshal(b, &r); err != nil {
@@ -72,17 +72,17 @@ func (d *reading) read(seq int64, b []byte) error {
 	}
 	var err error
 	switch {
-	case r.Type == typeStart:
-		var start startRecord
+	case r.Type == ledger.TypeStart:
+		var start ledger.Start
 		err = json.Unmarshal(b, &start)
 		d.ceilings[start.CeilingDigest] = start.Ceiling
-	case r.Type == typeIntent:
+	case r.Type == ledger.TypeIntent:
 		err = d.intent(b)
-	case r.Type == typeDecision && r.IntentID == d.intentID:
-		d.decision = new(decisionRecord)
+	case r.Type == ledger.TypeDecision && r.IntentID == d.intentID:
+		d.decision = new(ledger.Decision)
 		err = json.Unmarshal(b, d.decision)
-	case r.Type == typeReceipt:
-		var record receiptRecord
+	case r.Type == ledger.TypeReceipt:
+		var record ledger.Settled
 		if err = json.Unmarshal(b, &record); err == nil && record.Receipt != nil {
 			d.settled(record.Receipt)
 		}
@@ -94,7 +94,7 @@ func (d *reading) read(seq int64, b []byte) error {
 }
 
 func (d *reading) intent(b []byte) error {
-	var record intentRecord
+	var record ledger.Intent
 	if err := json.Unmarshal(b, &record); err != nil {
 		return err
 	}
@@ -173,20 +173,17 @@ func (d *reading) rebuild() (*Recorded, error) {
 }
 
 // judged is the session as policy was told of it.
-func (o opening) judged(counts *sessionCounts) *rego.Session {
+func (o opening) judged(counts *ledger.SessionCounts) *rego.Session {
 	open := o.receipt.Payload.Open
-	ses := &session{
-		id:         open.SessionID,
-		principal:  o.receipt.Principal,
-		labels:     o.labels,
-		grant:      open.Grant,
-		executions: counts.Executions,
-		started:    time.Unix(0, open.StartedAtNS),
+	return &rego.Session{
+		SessionID:      open.SessionID,
+		Profile:        open.Grant.Profile,
+		Labels:         o.labels,
+		Principal:      o.receipt.Principal,
+		Grant:          open.Grant,
+		Executions:     counts.Executions,
+		LiveExecutions: counts.LiveExecutions,
+		StartedAtNS:    open.StartedAtNS,
+		ExpiresAtNS:    open.ExpiresAtNS,
 	}
-	if open.ExpiresAtNS != 0 {
-		ses.expires = time.Unix(0, open.ExpiresAtNS)
-	}
-	j := ses.judged(nil)
-	j.LiveExecutions = counts.LiveExecutions
-	return j
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
 // Table 1.4: R038, R039, R045–R049, R054, R064, R068.
@@ -277,7 +278,7 @@ func TestArtifacts(t *testing.T) {
 		id := b.session()
 		r := b.execute(api.Exec{SessionID: id, Argv: []string{"true"}, Outputs: []string{"/work/a", "/work/b"}})
 		want := []api.Artifact{
-			{Path: "/work/a", BlobRef: digest([]byte("content")), SizeBytes: 7, Mode: 0o644},
+			{Path: "/work/a", BlobRef: ledger.Digest([]byte("content")), SizeBytes: 7, Mode: 0o644},
 			{Path: "/work/b", ErrorCode: api.CodePathNotFound},
 		}
 		if diff := cmp.Diff(want, r.Payload.Exec.Outputs); diff != "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/stockade-dev/stockade/internal/blob"
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
 // reads are the operations without effect. Policy is asked about each. One that is
@@ -109,7 +110,7 @@ func (s *Supervisor) Receipts(ctx context.Context, req *api.Request) (*api.Recei
 func (s *Supervisor) receiptAt(seq int64) (*api.Receipt, error) {
 	b, err := s.journal.Get(seq)
 	if err == nil {
-		var record receiptRecord
+		var record ledger.Settled
 		if err = json.Unmarshal(b, &record); err == nil && record.Receipt != nil {
 			return record.Receipt, nil
 		}

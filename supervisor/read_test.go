@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
 // outputOf follows an execution and returns what came, by stream.
@@ -81,7 +82,7 @@ func TestBlobs(t *testing.T) {
 			}
 			return r
 		}
-		ref := digest([]byte("content"))
+		ref := ledger.Digest([]byte("content"))
 		if r := put(7, ref, "content"); r.Outcome != api.OutcomeOK || r.Payload.Blob.BlobRef != ref {
 			t.Errorf("%+v", r)
 		}
@@ -105,7 +106,7 @@ func TestBlobs(t *testing.T) {
 		if got, err := io.ReadAll(content); string(got) != "content" || size != 7 || err != nil {
 			t.Errorf("%q %d %v", got, size, err)
 		}
-		_, _, _, err = b.OpenBlob(t.Context(), &api.Request{Op: api.OpBlobGet, Principal: alice, Read: &api.Read{BlobRef: digest(nil)}})
+		_, _, _, err = b.OpenBlob(t.Context(), &api.Request{Op: api.OpBlobGet, Principal: alice, Read: &api.Read{BlobRef: ledger.Digest(nil)}})
 		if e, ok := err.(*api.Error); !ok || e.Code != api.CodeNotFound {
 			t.Errorf("%v", err)
 		}

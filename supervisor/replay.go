@@ -10,18 +10,19 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
 // replay reads the journal from its beginning: it rebuilds the index of receipts and
 // the sessions that ended, and settles, once, what a crash left in flight (R255). It
 // never carries anything out (R248).
 func (s *Supervisor) replay(ctx context.Context) error {
-	h := history{index: s.receipts, intents: map[string]*intentRecord{}, sessions: map[string]*session{}}
+	h := history{index: s.receipts, intents: map[string]*ledger.Intent{}, sessions: map[string]*session{}}
 	if err := s.journal.Read(0, h.read); err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
 	now := s.now()
-	var records []any
+	var records []ledger.Record
 	var settled []*api.Receipt
 	for _, id := range h.pending {
 		if intent := h.intents[id]; intent != nil {
@@ -30,15 +31,15 @@ func (s *Supervisor) replay(ctx context.Context) error {
 				return fmt.Errorf("replay: %w", err)
 			}
 			settled = append(settled, r)
-			records = append(records, receiptRecord{s.header(typeReceipt), r})
+			records = append(records, &ledger.Settled{Header: s.header(), Receipt: r})
 		}
 	}
 	for _, ses := range h.order {
 		if ses.ended.IsZero() {
 			ses.end = endRestarted
 			ses.finish(now, api.Usage{})
-			records = append(records, sessionEndRecord{
-				header:    s.header(typeSessionEnd),
+			records = append(records, &ledger.SessionEnd{
+				Header:    s.header(),
 				SessionID: ses.id,
 				State:     ses.state,
 				Reason:    ses.end.reason,
@@ -74,15 +75,15 @@ const appendAtOnce = 256
 // history is what replay learns from the journal.
 type history struct {
 	index    *index
-	intents  map[string]*intentRecord // without a receipt
-	pending  []string                 // their ids, and of some that were settled since
+	intents  map[string]*ledger.Intent // without a receipt
+	pending  []string                  // their ids, and of some that were settled since
 	sessions map[string]*session
 	order    []*session
 }
 
 // replayed is any record: the members of all types that replay looks at.
 type replayed struct {
-	header
+	ledger.Header
 	SessionID string       `json:"session_id"`
 	State     string       `json:"state"`
 	Reason    string       `json:"reason"`
@@ -103,19 +104,19 @@ func (h *history) read(seq int64, b []byte) error {
 		return fmt.Errorf("record %d: %w", seq, err)
 	}
 	switch r.Type {
-	case typeIntent:
-		intent := new(intentRecord)
+	case ledger.TypeIntent:
+		intent := new(ledger.Intent)
 		if err := json.Unmarshal(b, intent); err != nil {
 			return fmt.Errorf("record %d: %w", seq, err)
 		}
 		h.intents[intent.IntentID] = intent
 		h.pending = append(h.pending, intent.IntentID)
-	case typeReceipt:
+	case ledger.TypeReceipt:
 		if r.Receipt == nil {
 			return fmt.Errorf("record %d: a receipt record without a receipt", seq)
 		}
 		h.receipt(seq, r.Receipt)
-	case typeSessionEnd:
+	case ledger.TypeSessionEnd:
 		if ses := h.sessions[r.SessionID]; ses != nil {
 			ses.end = ending{reason: r.Reason, state: r.State}
 			if r.Reason == endExpired.reason {
@@ -145,7 +146,7 @@ func (h *history) receipt(seq int64, r *api.Receipt) {
 }
 
 // restoreSession gives a session as its open left it; that it ended is certain.
-func restoreSession(r *api.Receipt, intent *intentRecord) *session {
+func restoreSession(r *api.Receipt, intent *ledger.Intent) *session {
 	open := r.Payload.Open
 	ses := &session{
 		id:        open.SessionID,
@@ -170,7 +171,7 @@ func restoreSession(r *api.Receipt, intent *intentRecord) *session {
 
 // interrupted is the receipt of an operation that a crash cut off. Whether it took
 // effect is unknown; what is certain is that nothing of it is left.
-func interrupted(intent *intentRecord, now time.Time) (*api.Receipt, error) {
+func interrupted(intent *ledger.Intent, now time.Time) (*api.Receipt, error) {
 	var req api.Request
 	if err := json.Unmarshal(intent.Request, &req); err != nil {
 		return nil, fmt.Errorf("intent %s: %w", intent.IntentID, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/stockade-dev/stockade/internal/journal"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
 // scenario leaves a journal with something of everything, and returns its records.
@@ -86,7 +87,7 @@ func TestRestartSettlesOnce(t *testing.T) {
 					if r.Receipt.Payload.Open != nil && r.Receipt.Outcome == api.OutcomeOK {
 						opened[r.Receipt.SessionID] = true
 					}
-				case r.Type == typeSessionEnd:
+				case r.Type == ledger.TypeSessionEnd:
 					ends[r.SessionID]++
 				}
 			}

@@ -60,7 +60,8 @@ var Table = []Row{
 		[]string{runc, libcgroups, logrus, runtimeSpec, unix}},
 
 	// The supervisor and its two sides.
-	{"supervisor", []string{"supervisor/api", "rego", "sandbox", "sandbox/launch", "internal/journal", "internal/blob", "internal/cleanup", "internal/durable"},
+	{"supervisor/ledger", []string{"supervisor/api", "rego", "sandbox"}, []string{jsonexp}},
+	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "sandbox", "sandbox/launch", "internal/journal", "internal/blob", "internal/cleanup", "internal/durable"},
 		[]string{jsonexp, unix}},
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp}},
 	{"supervisor/server", []string{"supervisor", "supervisor/api", "sandbox"}, []string{unix}},

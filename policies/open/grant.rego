@@ -17,6 +17,8 @@ grant := {
 	"workdir": workdir,
 	"hostname": hostname,
 	"ttl_ns": ttl_ns,
+	"idle_timeout_ns": idle_ns,
+	"on_restart": on_restart,
 }
 
 # METADATA
@@ -24,4 +26,11 @@ grant := {
 warn contains sprintf("limits.%s: the profile grants at most %d", [name, granted]) if {
 	some name, granted in ceilings
 	limits[name] > granted
+}
+
+# METADATA
+# title: The session ends with its supervisor although the caller wants it to be kept
+warn contains "on_restart: the profile grants terminate" if {
+	on_restart == "terminate"
+	input.request.open.on_restart == "adopt"
 }

@@ -33,6 +33,24 @@ ttl_bound := "max_ns" if {
 } else := "default_ns"
 
 # METADATA
+# title: How long the session may be without activity
+# description: |
+#   0 sets no bound, here as in a grant. A profile without the member sets none. Asked for
+#   more than the maximum, it is clamped and said so (C17).
+idle_ns := min({wanted, object.get(input.ceiling, "idle_ns", wanted)}) if {
+	wanted := object.get(profile, ["idle", idle_bound], 0)
+}
+
+idle_bound := "max_ns" if {
+	input.request.open.idle_timeout_ns
+} else := "default_ns"
+
+# METADATA
+# title: What becomes of the session when the supervisor restarts
+# description: terminate where the profile says so; otherwise the caller chooses.
+on_restart := object.get(profile, "on_restart", "")
+
+# METADATA
 # title: What one execution may be
 granted_exec := object.union(profile.exec, {
 	"background": background,

@@ -57,3 +57,39 @@ test_scratch_is_cut_to_the_ceiling if {
 test_scratch_is_whole_below_the_ceiling if {
 	{part.bytes | some part in granted(base).scratch} == {268435456}
 }
+
+# R021: agents think and wait for people, so a workspace has no idle time of its own.
+test_a_workspace_may_be_idle_until_it_asks_otherwise if {
+	granted(base).idle_timeout_ns == 0
+	granted(changed(base, {"/request/open/idle_timeout_ns": 999999999999999})).idle_timeout_ns == 86400000000000
+}
+
+test_the_ceiling_bounds_the_idle_time if {
+	grant := granted(changed(base, {"/request/open/idle_timeout_ns": 1000, "/ceiling/idle_ns": 60000000000}))
+	grant.idle_timeout_ns == 60000000000
+}
+
+test_a_forgotten_build_ends if {
+	granted(hermetic).idle_timeout_ns == 1800000000000
+	granted(changed(hermetic, {"/ceiling/idle_ns": 1000})).idle_timeout_ns == 1000
+}
+
+test_a_profile_without_idle_time_sets_none if {
+	grant := granted(base) with data.profiles.workspace as json.remove(data.profiles.workspace, ["/idle"])
+	grant.idle_timeout_ns == 0
+}
+
+# R052
+test_executions_wait_for_their_turn if {
+	granted(base).ceilings.queued == 64
+	not granted(base).exec.queue
+}
+
+test_the_caller_chooses_what_a_restart_means if granted(base).on_restart == ""
+
+test_a_profile_can_end_its_sessions_with_the_supervisor if {
+	decision := open.decision with input as changed(base, {"/request/open/on_restart": "adopt"})
+		with data.profiles.workspace.on_restart as "terminate"
+	decision.grant.on_restart == "terminate"
+	count(decision.warn) == 1
+}

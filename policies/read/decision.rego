@@ -1,9 +1,12 @@
 # METADATA
 # title: Reading
 # description: |
-#   Operations without effect. The supervisor shows a principal its own sessions and
-#   receipts only; these rules say that it may look at all.
+#   Operations without effect. The supervisor shows a principal its own sessions,
+#   executions, intents, events and receipts only; these rules say that it may look at
+#   all. Two reads show what belongs to every principal: they are the administrators'.
 package stockade.read
+
+import data.stockade.principals
 
 # METADATA
 # title: No answer is a denial
@@ -13,7 +16,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Every principal may look at what is its own
 decision := {"allow": true, "deny": [], "warn": []} if {
 	count(deny) == 0
-	op in operations
+	op in operations | administration
 }
 
 # METADATA
@@ -21,17 +24,30 @@ decision := {"allow": true, "deny": [], "warn": []} if {
 decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
 
 # METADATA
-# title: The operations that this package is about
+# title: The operations that show a principal what is its own, or nobody's
 operations := {
 	"host.session.get",
 	"host.session.list",
+	"host.session.events",
+	"host.process.get",
+	"host.process.list",
+	"host.process.wait",
+	"host.process.watch",
 	"host.process.output",
+	"host.events",
+	"intent.get",
+	"intent.list",
+	"intent.frames",
 	"receipt.get",
 	"receipt.list",
 	"receipt.checkpoint",
 	"host.info",
 	"policy.decide",
 }
+
+# METADATA
+# title: The operations that show what is everybody's
+administration := {"admin.quiescence", "admin.snapshot"}
 
 op := object.get(input, ["request", "op"], "")
 
@@ -42,7 +58,18 @@ deny contains {
 	"subject": "operation",
 	"message": "this entry point decides reads only",
 } if {
-	not op in operations
+	not op in operations | administration
+}
+
+# METADATA
+# title: Only an administrator sees what is everybody's
+deny contains {
+	"code": "operation_not_allowed",
+	"subject": "principal",
+	"message": "only the administrators of the supervisor may do this",
+} if {
+	op in administration
+	not principals.administrator
 }
 
 # METADATA

@@ -1,16 +1,24 @@
 # METADATA
-# title: Signalling and closing a session
+# title: Control of what is there
+# description: |
+#   The operations with effect on a session, on an execution, on all executions of a
+#   caller, and on the supervisor itself. The supervisor finds what a caller names among
+#   the caller's own, so these rules see no other's; they say so all the same.
+#   input.process is the execution, input.session its session. A rule of your own in this
+#   package can deny by input.process.labels, for example.
 package stockade.signal
+
+import data.stockade.principals
 
 # METADATA
 # title: No answer is a denial
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "signal", "message": "no rule of the policy applies"}]}
 
 # METADATA
-# title: Nothing speaks against it, and there is a session whose grant bounds it
+# title: Nothing speaks against it, and what it is about is there
 decision := {"allow": true, "deny": [], "warn": []} if {
 	count(deny) == 0
-	input.session.grant
+	present
 }
 
 # METADATA
@@ -20,13 +28,73 @@ decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
 op := object.get(input, ["request", "op"], "")
 
 # METADATA
+# title: The operations on a session
+on_session := {"host.session.signal", "host.session.pause", "host.session.resume", "host.session.close"}
+
+# METADATA
+# title: The operations on one execution
+on_execution := {
+	"host.process.input",
+	"host.process.signal",
+	"host.process.modify",
+	"host.process.pause",
+	"host.process.resume",
+	"host.process.cancel",
+	"host.process.delete",
+}
+
+# METADATA
+# title: The operations on more than one session
+on_more := {"host.process.stop", "admin.drain"}
+
+# METADATA
+# title: What the operation is about is there, with the grant that bounds it
+present if {
+	op in on_session
+	input.session.grant
+}
+
+present if {
+	op in on_execution
+	input.session.grant
+	input.process
+}
+
+present if {
+	op == "host.process.stop"
+	input.request.stop
+	not input.request.stop.session_id
+}
+
+present if {
+	op == "host.process.stop"
+	input.request.stop.session_id
+	input.session.grant
+}
+
+present if {
+	op == "admin.drain"
+	input.request.drain
+}
+
+# METADATA
 # title: Only the operations that this package is about
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "operation",
-	"message": "this entry point decides host.session.signal and host.session.close only",
+	"message": "this entry point decides the control of sessions, executions and the supervisor only",
 } if {
-	not op in {"host.session.signal", "host.session.close"}
+	not op in (on_session | on_execution) | on_more
+}
+
+# METADATA
+# title: What the operation is about is there
+deny contains {
+	"code": "operation_not_allowed",
+	"subject": "object",
+	"message": "the supervisor named no session, execution or request that this could be about",
+} if {
+	not present
 }
 
 # METADATA
@@ -36,20 +104,42 @@ deny contains {
 	"subject": "session",
 	"message": "the session belongs to another principal",
 } if {
+	in_session
 	not own_session
 }
+
+in_session if op in on_session | on_execution
+
+in_session if input.request.stop.session_id
 
 own_session if input.session.principal.uid == input.request.principal.uid
 
 # METADATA
 # title: The signal is one of the grant's
-# description: Closing a session is always its owner's right, so it needs no signal of the grant.
+# description: |
+#   To close a session, and to cancel or stop what runs in it, is always its owner's
+#   right, and needs no signal of the grant.
 deny contains {
 	"code": "signal_not_allowed",
 	"subject": sprintf("signal:%s", [signal]),
 	"message": sprintf("one of %s is granted", [concat(", ", granted)]),
 } if {
-	signal := input.request.signal.signal
+	signal := asked_signal
 	granted := input.session.grant.exec.signals
 	not signal in granted
+}
+
+asked_signal := input.request.signal.signal
+
+asked_signal := input.request.deliver.signal
+
+# METADATA
+# title: Only an administrator keeps everybody from working
+deny contains {
+	"code": "operation_not_allowed",
+	"subject": "principal",
+	"message": "only the administrators of the supervisor may do this",
+} if {
+	op == "admin.drain"
+	not principals.administrator
 }

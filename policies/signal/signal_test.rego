@@ -2,9 +2,11 @@ package stockade.signal_test
 
 import data.stockade.signal
 
+session := {"principal": {"uid": 1000}, "grant": {"exec": {"signals": ["TERM"]}}}
+
 base := {
 	"request": {"op": "host.session.signal", "principal": {"uid": 1000}, "signal": {"session_id": "s", "signal": "TERM"}},
-	"session": {"principal": {"uid": 1000}, "grant": {"exec": {"signals": ["TERM"]}}},
+	"session": session,
 }
 
 closing := {
@@ -12,23 +14,118 @@ closing := {
 	"session": {"principal": {"uid": 1000}, "grant": {"exec": {"signals": []}}},
 }
 
+# An operation on an execution, with its parameters as they come.
+control(op, parameters) := {
+	"request": object.union({"op": op, "principal": {"uid": 1000}}, parameters),
+	"session": session,
+	"process": {"exec_id": "x", "intent_id": "i", "state": "running", "argv": ["sleep", "60"], "labels": {"role": "server"}},
+}
+
+delivering := control("host.process.signal", {"deliver": {"exec_id": "x", "signal": "TERM"}})
+
+controls := {
+	control("host.process.input", {"input": {"exec_id": "x", "data": {"inline_text": {"text": "y\n"}}}}),
+	delivering,
+	control("host.process.modify", {"modify": {"exec_id": "x", "timeout_ns": 1}}),
+	control("host.process.pause", {"process": {"exec_id": "x"}}),
+	control("host.process.resume", {"process": {"exec_id": "x"}}),
+	control("host.process.cancel", {"cancel": {"exec_id": "x"}}),
+	control("host.process.delete", {"process": {"exec_id": "x"}}),
+}
+
+stopping := {"request": {"op": "host.process.stop", "principal": {"uid": 1000}, "stop": {"labels": {"role": "server"}}}}
+
+stopping_in_session := {
+	"request": {"op": "host.process.stop", "principal": {"uid": 1000}, "stop": {"session_id": "s"}},
+	"session": session,
+}
+
+draining(uid) := {"request": {"op": "admin.drain", "principal": {"uid": uid}, "drain": {}}}
+
 codes(document) := {deny.code | some deny in decision.deny} if {
 	decision := signal.decision with input as document
 }
 
-test_a_granted_signal_is_allowed if codes(base) == set()
+allowed(document) if {
+	decision := signal.decision with input as document
+	decision.allow == true
+}
 
-test_another_signal_is_denied if codes(json.patch(base, [{"op": "replace", "path": "/request/signal/signal", "value": "USR1"}])) == {"signal_not_allowed"}
+replaced(document, path, value) := json.patch(document, [{"op": "replace", "path": path, "value": value}])
 
-test_absent_signals_mean_any if codes(json.remove(base, ["/session/grant/exec/signals"])) == set()
+test_a_granted_signal_is_allowed if allowed(base)
 
-test_a_session_may_always_be_closed if codes(closing) == set()
+test_another_signal_is_denied if codes(replaced(base, "/request/signal/signal", "USR1")) == {"signal_not_allowed"}
 
-test_another_principals_session_is_denied if codes(json.patch(closing, [{"op": "replace", "path": "/request/principal/uid", "value": 1}])) == {"operation_not_allowed"}
+test_absent_signals_mean_any if allowed(json.remove(base, ["/session/grant/exec/signals"]))
 
-test_another_operation_is_denied if codes(json.patch(base, [{"op": "replace", "path": "/request/op", "value": "host.exec"}])) == {"operation_not_allowed"}
+test_a_session_may_always_be_closed if allowed(closing)
 
-test_without_a_session_nothing_is_allowed if {
-	decision := signal.decision with input as json.remove(base, ["/session"])
-	decision.allow == false
+test_a_session_may_be_paused_and_resumed if {
+	every op in ["host.session.pause", "host.session.resume"] {
+		allowed({"request": {"op": op, "principal": {"uid": 1000}, "session": {"session_id": "s"}}, "session": session})
+	}
+}
+
+test_another_principals_session_is_denied if {
+	every document in {base, closing, stopping_in_session} | controls {
+		codes(replaced(document, "/request/principal/uid", 1)) == {"operation_not_allowed"}
+	}
+}
+
+test_another_operation_is_denied if codes(replaced(base, "/request/op", "host.exec")) == {"operation_not_allowed"}
+
+test_without_a_session_nothing_in_one_is_allowed if {
+	every document in {base, closing, stopping_in_session} | controls {
+		not allowed(json.remove(document, ["/session"]))
+		not allowed(json.remove(document, ["/session/grant"]))
+	}
+}
+
+# R243
+test_ones_own_execution_is_controlled if {
+	every document in controls {
+		allowed(document)
+	}
+}
+
+test_without_an_execution_nothing_on_one_is_allowed if {
+	every document in controls {
+		not allowed(json.remove(document, ["/process"]))
+	}
+}
+
+# R087
+test_a_signal_for_one_execution_is_the_grants if {
+	allowed(delivering)
+	codes(replaced(delivering, "/request/deliver/signal", "USR1")) == {"signal_not_allowed"}
+	codes(replaced(delivering, "/session/grant/exec/signals", [])) == {"signal_not_allowed"}
+}
+
+test_to_cancel_needs_no_signal if {
+	every op in ["host.process.cancel", "host.process.delete"] {
+		allowed(replaced(control(op, {}), "/session/grant/exec/signals", []))
+	}
+}
+
+# R246
+test_ones_own_executions_are_stopped if {
+	allowed(stopping)
+	allowed(stopping_in_session)
+}
+
+test_to_stop_what_no_session_bounds_says_so if {
+	codes(json.remove(stopping, ["/request/stop"])) == {"operation_not_allowed"}
+}
+
+# R135
+test_only_an_administrator_drains if {
+	allowed(draining(0))
+	codes(draining(1000)) == {"operation_not_allowed"}
+	codes(json.remove(draining(0), ["/request/drain"])) == {"operation_not_allowed"}
+}
+
+test_data_names_the_administrators if {
+	decision := signal.decision with input as draining(1000) with data.principals.administrators as [1000]
+	decision.allow == true
 }

@@ -20,6 +20,7 @@ type FrameKind string
 
 // The kinds.
 const (
+	FrameStarting FrameKind = "host.exec.starting" // its turn has come, if it had to wait
 	FrameStarted  FrameKind = "host.exec.started"
 	FrameProgress FrameKind = "host.exec.progress" // once an interval, while it runs
 	FramePaused   FrameKind = "host.exec.paused"
@@ -106,6 +107,9 @@ const (
 	NoticeThreshold NoticeKind = "RESOURCE_THRESHOLD" // memory or processes near the ceiling, or an OOM kill
 	NoticeIdle      NoticeKind = "IDLE_WARNING"
 	NoticeTimeout   NoticeKind = "IDLE_TIMEOUT"
+
+	// A frame or a receipt was not taken, or came after a gap; the reason says which.
+	NoticeDiagnostic NoticeKind = "DIAGNOSTIC"
 )
 
 // NoticeList is a page of an event log, in order. Next is the seq to read after.
