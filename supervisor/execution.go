@@ -13,6 +13,7 @@ import (
 	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
 // How long the end of an execution may take.
@@ -47,6 +48,10 @@ type execution struct {
 	call    *call         // that carries it out
 	turn    chan struct{} // closed when it may start; nil if it need not wait (R052)
 	held    bool          // the runner has it already: it is gone on with, not started
+	drained chan struct{} // closed when both its pipes have ended; nil before it has some
+
+	progressed ledger.Progress // of one that is held: what was done to it so far
+
 	wake    wake          // of those who wait for frames and for the end
 
 	framing sync.Mutex // one frame at a time
@@ -175,14 +180,14 @@ func (x *execution) queue(s *Supervisor) bool {
 // finish follows a command that was started to its end.
 func (x *execution) finish(ctx context.Context, s *Supervisor, proc *sandbox.Process, watch *stopwatch) (*api.ExecResult, *api.Error) {
 	x.begin(proc)
-	drained := x.drain(s, proc)
+	x.drained = x.drain(s, proc)
 	res, how := x.wait(ctx, s, proc)
 	if how == left {
 		return nil, errLeft
 	}
 	unfed := x.stdin.end()
 	x.endInput()
-	x.await(drained)
+	x.await(x.drained)
 	if !x.plan.exec.Background {
 		// Nothing of it is left. Who still holds its pipe was handed it by a process, and could
 		// collect those of any number of executions.
@@ -213,7 +218,7 @@ func (x *execution) begin(proc *sandbox.Process) {
 	defer x.mu.Unlock()
 	x.started = proc.Started
 	if proc.Stdin != nil {
-		x.input = newInput(proc.Stdin)
+		x.input = newInput(proc.Stdin, x.progressed)
 	}
 }
 

@@ -23,13 +23,13 @@ func (x *execution) frame(s *Supervisor, kind api.FrameKind, payload api.FramePa
 // more. framing is held until it is recorded.
 func (x *execution) newFrame(s *Supervisor, kind api.FrameKind, payload api.FramePayload) *ledger.Frame {
 	payload.ExecID, payload.SessionID = x.id, x.session.id
-	f := api.Frame{OriginModule: originModule, IntentID: x.call.intent, Kind: kind, Payload: payload}
 	now := s.now()
-	f.AtNS, f.At = stamp(now)
+	var f api.Frame
 	var ok bool
 	s.chronicle.read(func(state *ledger.State) {
-		f.Seq, f.EmittedAtSeq, f.OriginInstance, f.EffectKind, ok = state.NextFrame(f.IntentID)
-		if ok {
+		if f, ok = state.NextFrame(x.call.intent); ok {
+			f.Kind, f.Payload = kind, payload
+			f.AtNS, f.At = stamp(now)
 			_, ok = state.Offer(&f)
 		}
 	})
@@ -38,9 +38,6 @@ func (x *execution) newFrame(s *Supervisor, kind api.FrameKind, payload api.Fram
 	}
 	return &ledger.Frame{Header: ledger.At(now), Frame: f}
 }
-
-// originModule names us in frames.
-const originModule = "stockade"
 
 // totals are what a frame says of the output.
 func (x *execution) totals() api.FramePayload {

@@ -415,13 +415,22 @@ func (s *Supervisor) settleExecution(c *call, r *api.Receipt) {
 		}
 	}
 	s.chronicle.read(func(state *ledger.State) {
-		if seq, _, _, _, ok := state.NextFrame(c.intent); ok {
-			r.FrameSeq = seq - 1 + int64(len(before))
+		if next, ok := state.NextFrame(c.intent); ok {
+			r.FrameSeq = next.Seq - 1 + int64(len(before))
 		}
 	})
 	s.settle(c, r, s.journal.Settle, before...)
-	s.launcher.Forget(c.session.id, x.id)
 	x.wake.all()
+	if x.drained == nil || isClosed(x.drained) {
+		s.launcher.Forget(c.session.id, x.id)
+		return
+	}
+	s.background.Go(func() { // what it left in the background keeps its pipes, whoever the supervisor is
+		<-x.drained
+		if !isClosed(s.left) {
+			s.launcher.Forget(c.session.id, x.id)
+		}
+	})
 }
 
 // guarded keeps a bug in one operation from being the end of all of them.

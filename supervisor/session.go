@@ -19,6 +19,7 @@ import (
 const (
 	stateCreating = "creating"
 	stateReady    = "ready"
+	stateQuiesced = "quiesced" // ready, and paused
 	stateClosing  = "closing"
 	stateClosed   = "closed"
 	stateError    = "error"
@@ -36,6 +37,7 @@ var (
 	endClosed     = ending{"closed", stateClosed, api.CodeSessionClosed}
 	endSignal     = ending{"signal", stateClosed, api.CodeSessionClosed}
 	endExpired    = ending{"expired", stateClosed, api.CodeSessionExpired}
+	endIdle       = ending{"idle", stateClosed, api.CodeSessionIdle}
 	endShutdown   = ending{"shutdown", stateClosed, api.CodeSessionClosed}
 	endRestarted  = ending{"supervisor_restarted", stateClosed, api.CodeSupervisorRestarted}
 	endRunnerGone = ending{"runner_unavailable", stateError, api.CodeRunnerUnavailable}
