@@ -23,6 +23,7 @@ func BenchmarkDecide(b *testing.B) {
 		{"open20", rego.Open, openInput(20)},
 		{"open200paths", rego.Open, pathsInput()},
 		{"exec", rego.Exec, execInput(b, e)},
+		{"control", rego.Signal, controlInput(b, e, api.Request{Op: api.OpProcessCancel, Cancel: &api.ProcessCancel{ProcessRef: api.ProcessRef{ExecID: "x1"}}})},
 		{"read", rego.Read, readInput()},
 	} {
 		b.Run(bench.name, func(b *testing.B) {

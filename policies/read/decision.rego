@@ -16,7 +16,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Every principal may look at what is its own
 decision := {"allow": true, "deny": [], "warn": []} if {
 	count(deny) == 0
-	op in operations | administration
+	served
 }
 
 # METADATA
@@ -51,6 +51,10 @@ administration := {"admin.quiescence", "admin.snapshot"}
 
 op := object.get(input, ["request", "op"], "")
 
+served if op in operations
+
+served if op in administration
+
 # METADATA
 # title: Only the operations that this package is about
 deny contains {
@@ -58,7 +62,7 @@ deny contains {
 	"subject": "operation",
 	"message": "this entry point decides reads only",
 } if {
-	not op in operations | administration
+	not served
 }
 
 # METADATA

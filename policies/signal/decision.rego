@@ -84,8 +84,14 @@ deny contains {
 	"subject": "operation",
 	"message": "this entry point decides the control of sessions, executions and the supervisor only",
 } if {
-	not op in (on_session | on_execution) | on_more
+	not served
 }
+
+served if op in on_session
+
+served if op in on_execution
+
+served if op in on_more
 
 # METADATA
 # title: What the operation is about is there
@@ -108,7 +114,9 @@ deny contains {
 	not own_session
 }
 
-in_session if op in on_session | on_execution
+in_session if op in on_session
+
+in_session if op in on_execution
 
 in_session if input.request.stop.session_id
 

@@ -89,6 +89,18 @@ test_ones_own_execution_is_controlled if {
 	}
 }
 
+# R108
+test_what_is_not_said_allows_nothing if {
+	every document in {base, closing, stopping_in_session} | controls {
+		every path in ["/request/op", "/request/principal", "/session/principal", "/session"] {
+			not allowed(json.remove(document, [path]))
+		}
+	}
+	every document in [{}, {"request": {}}, json.remove(stopping, ["/request/op"]), json.remove(draining(0), ["/request/principal"])] {
+		not allowed(document)
+	}
+}
+
 test_without_an_execution_nothing_on_one_is_allowed if {
 	every document in controls {
 		not allowed(json.remove(document, ["/process"]))

@@ -37,10 +37,11 @@ type judged struct {
 
 // question is what the flags of eval say.
 type question struct {
-	policy, request, op     string
-	ceiling, facts, session string
-	uid, gid                uint32
-	now                     int64
+	policy, request, op string
+	ceiling, facts      string
+	session, process    string
+	uid, gid            uint32
+	now                 int64
 }
 
 func (b *bench) eval() *cobra.Command {
@@ -52,12 +53,14 @@ func (b *bench) eval() *cobra.Command {
 and says what it grants or, for each denial, which rule made it and what would help.
 
 Facts about host paths are those of --facts; without it the paths that the request
-names are looked up here, as the user who runs this. An exec or a signal needs the
-session that it is about: --session takes the document that policy sees
-({"principal": …, "grant": …}).`,
+names are looked up here, as the user who runs this. An operation in a session needs the
+session, one on an execution the execution too: --session and --process take the
+documents that policy sees ({"principal": …, "grant": …} and {"exec_id": …, "state": …,
+"argv": …, "labels": …}). A read or an operation without parameters has the body {}.`,
 		Example: `  stockade policy eval --request open.json
   stockade policy eval --policy my-policy --uid 1000 --request - < open.json
-  stockade policy eval --op host.exec --session session.json --request exec.json --json`,
+  stockade policy eval --op host.exec --session session.json --request exec.json --json
+  stockade policy eval --op host.process.cancel --session session.json --process process.json --request cancel.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			engine, err := load(q.policy)
@@ -84,6 +87,7 @@ session that it is about: --session takes the document that policy sees
 	f.StringVar(&q.ceiling, "ceiling", "", "the operator's ceiling; the default one without it")
 	f.StringVar(&q.facts, "facts", "", `facts about host paths: {"sources": {PATH: {"resolved": …}}}`)
 	f.StringVar(&q.session, "session", "", "the session, for operations in one")
+	f.StringVar(&q.process, "process", "", "the execution, for operations on one")
 	f.Uint32Var(&q.uid, "uid", q.uid, "uid of the principal")
 	f.Uint32Var(&q.gid, "gid", q.gid, "gid of the principal")
 	f.Int64Var(&q.now, "now-ns", 0, "time of the decision; the present without it")
@@ -103,6 +107,9 @@ func load(dir string) (*rego.Engine, error) {
 func (q question) input(stdin io.Reader) (rego.Input, error) {
 	op := api.Op(q.op)
 	req := &api.Request{Op: op.Canonical(), Principal: api.Principal{UID: q.uid, GID: q.gid}, Facade: "http"}
+	if req.Op != op {
+		req.RequestedKind = op
+	}
 	in := rego.Input{Request: req, NowNS: q.now}
 	body, err := read(q.request, stdin)
 	if err != nil {
@@ -125,15 +132,20 @@ func (q question) input(stdin io.Reader) (rego.Input, error) {
 	if in.Ceiling, err = sandbox.LoadCeiling(q.ceiling); err != nil {
 		return in, err
 	}
-	if q.session != "" {
-		if err := readJSON(q.session, &in.Session); err != nil {
+	for _, document := range []struct {
+		name string
+		into any
+	}{{q.session, &in.Session}, {q.process, &in.Process}, {q.facts, &in.Facts}} {
+		if document.name == "" {
+			continue
+		}
+		if err := readJSON(document.name, document.into); err != nil {
 			return in, err
 		}
 	}
-	if q.facts != "" {
-		return in, readJSON(q.facts, &in.Facts)
+	if q.facts == "" {
+		in.Facts = lookUp(req)
 	}
-	in.Facts = lookUp(req)
 	return in, nil
 }
 

@@ -162,6 +162,47 @@ func TestEval(t *testing.T) {
 	}
 }
 
+// TestEvalControl asks about every operation on an execution, by its canonical name and by an
+// alias of it.
+func TestEvalControl(t *testing.T) {
+	session := write(t, "session.json", `{"session_id": "s", "principal": {"uid": 1000, "gid": 1000}, "grant": {"exec": {"signals": ["TERM"]}}}`)
+	process := write(t, "process.json", `{"exec_id": "x", "state": "running", "argv": ["sleep", "9"], "labels": {"role": "server"}}`)
+	for _, row := range []struct {
+		op, body string
+		code     int
+	}{
+		{"host.session.pause", `{"session_id": "s"}`, 0},
+		{"host.session.resume", `{"session_id": "s"}`, 0},
+		{"host.process.input", `{"exec_id": "x", "data": {"inline_text": {"text": "y"}}}`, 0},
+		{"effect.close", `{"exec_id": "x"}`, 0},
+		{"host.process.signal", `{"exec_id": "x", "signal": "TERM"}`, 0},
+		{"host.process.signal", `{"exec_id": "x", "signal": "USR1"}`, 1},
+		{"host.process.modify", `{"exec_id": "x", "timeout_ns": 1}`, 0},
+		{"host.process.pause", `{"exec_id": "x"}`, 0},
+		{"host.process.resume", `{"exec_id": "x"}`, 0},
+		{"host.process.cancel", `{"exec_id": "x"}`, 0},
+		{"effect.cancel", `{"exec_id": "x"}`, 0},
+		{"host.process.delete", `{"exec_id": "x"}`, 0},
+		{"host.process.stop", `{"labels": {"role": "server"}}`, 0},
+		{"host.process.list", `{}`, 0},
+		{"host.process.watch", `{"exec_id": "x"}`, 0},
+		{"host.events", `{}`, 0},
+		{"intent.list", `{}`, 0},
+		{"admin.quiescence", `{}`, 1},
+		{"admin.drain", `{}`, 1},
+		{"host.process.kill", `{}`, 2},
+	} {
+		out, code := run(t, Options{}, "eval", "--uid", "1000", "--op", row.op, "--session", session, "--process", process, "--request", write(t, "body.json", row.body))
+		if code != row.code {
+			t.Errorf("%s %s: exit code %d\n%s", row.op, row.body, code, out)
+		}
+	}
+	out, code := run(t, Options{}, "eval", "--uid", "1000", "--op", "host.process.cancel", "--session", session, "--request", write(t, "body.json", `{"exec_id": "x"}`))
+	if code != 1 || !strings.Contains(out, "operation_not_allowed object") {
+		t.Errorf("without the execution: %d\n%s", code, out)
+	}
+}
+
 func TestWhy(t *testing.T) {
 	in := rego.Input{
 		Request: &api.Request{Op: api.OpExec, Principal: api.Principal{UID: 1000}, Exec: &api.Exec{SessionID: "s", Argv: []string{"a", "b", "c"}}},

@@ -27,7 +27,8 @@ import (
 type fake struct {
 	t            testing.TB
 	disconnected chan struct{} // one for each time
-	abandoned    chan struct{}
+	abandoned    chan struct{} // and this
+	starting     chan struct{} // and for each start that goes on until its caller leaves
 
 	hang chan struct{} // until it is closed, paths below /hang do not answer
 
@@ -93,18 +94,22 @@ func (f *fake) Open(ctx context.Context, s sandbox.Spec) (sandbox.Enforced, erro
 		return sandbox.Enforced{}, ctx.Err()
 	case "deaf":
 		<-ctx.Done() // and is built all the same
+	case "stuck":
+		<-f.hang
 	case "refused":
 		return sandbox.Enforced{}, fmt.Errorf("open: %w", sandbox.Errorf(sandbox.CodeCeiling, "too much"))
 	case "broken":
 		return sandbox.Enforced{}, errors.New("mount /proc: no")
 	}
-	f.mu.Lock()
-	f.sessions[s.Session] = s
-	f.mu.Unlock()
+	if s.Session != "" {
+		f.mu.Lock()
+		f.sessions[s.Session] = s
+		f.mu.Unlock()
+	}
 	return sandbox.Enforced{Namespaces: map[string]uint64{"user": 1 << 60}, Capabilities: 1<<64 - 1, Mounts: []string{s.Session}}, nil
 }
 
-func (f *fake) Start(_ context.Context, e sandbox.Exec, stdin *os.File, exited func(sandbox.Result)) (Streams, error) {
+func (f *fake) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exited func(sandbox.Result)) (Streams, error) {
 	if stdin != nil {
 		b, err := io.ReadAll(stdin)
 		if err != nil {
@@ -117,6 +122,13 @@ func (f *fake) Start(_ context.Context, e sandbox.Exec, stdin *os.File, exited f
 	}
 	if e.ID == "refused" {
 		return Streams{}, sandbox.Errorf(sandbox.CodeSpawn, "no such command")
+	}
+	if e.ID == "slow" || e.ID == "deaf" {
+		f.starting <- struct{}{}
+		<-ctx.Done()
+	}
+	if e.ID == "slow" {
+		return Streams{}, ctx.Err()
 	}
 	var p [6]int
 	for i := 0; i < 6; i += 2 {
@@ -141,9 +153,11 @@ func (f *fake) Start(_ context.Context, e sandbox.Exec, stdin *os.File, exited f
 			f.end(target{e.Session, e.ID}, sandbox.Result{ExitCode: len(b)})
 		}()
 	}
+	streams := x.streams
 	f.mu.Lock()
 	_, held := f.sessions[e.Session]
 	if held {
+		streams = x.duplicates(f.t)
 		f.held[target{e.Session, e.ID}] = x
 		x.watchers = append(x.watchers, exited)
 	} else if e.Background {
@@ -156,10 +170,7 @@ func (f *fake) Start(_ context.Context, e sandbox.Exec, stdin *os.File, exited f
 	case !held && !e.Background:
 		exited(resultOf(e.ID)) // before the start is answered
 	}
-	if held {
-		return x.duplicates(f.t), nil
-	}
-	return x.streams, nil
+	return streams, nil
 }
 
 // end ends an execution that is held.
@@ -252,6 +263,11 @@ func resultOf(id string) sandbox.Result {
 
 func (f *fake) Signal(_ context.Context, session, exec string, sig int) error {
 	f.mu.Lock()
+	if f.held[target{session, exec}] != nil {
+		f.mu.Unlock()
+		f.end(target{session, exec}, sandbox.Result{ExitCode: -1, Signal: sig})
+		return nil
+	}
 	exited := f.exited[exec]
 	delete(f.exited, exec)
 	f.mu.Unlock()
@@ -327,7 +343,7 @@ func (f *fake) Abandoned() {
 
 func newFake(t testing.TB) *fake {
 	return &fake{
-		t: t, disconnected: make(chan struct{}, 100), abandoned: make(chan struct{}, 100), hang: make(chan struct{}),
+		t: t, disconnected: make(chan struct{}, 100), abandoned: make(chan struct{}, 100), starting: make(chan struct{}, 100), hang: make(chan struct{}),
 		exited: map[string]func(sandbox.Result){}, sessions: map[string]sandbox.Spec{}, held: map[target]*fakeExec{}, frozen: map[target]bool{},
 	}
 }

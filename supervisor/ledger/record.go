@@ -95,6 +95,7 @@ type Decision struct {
 	NowNS         int64            `json:"now_ns"`
 	Facts         rego.Facts       `json:"facts,omitzero"`
 	Session       *SessionCounts   `json:"session,omitzero"`
+	Process       *rego.Process    `json:"process,omitzero"` // as it was then: it goes on changing
 	Allow         bool             `json:"allow"`
 	Deny          []api.Deny       `json:"deny,omitempty"`
 	Warn          []string         `json:"warn,omitempty"`
