@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"math"
+	"os"
 	"sync"
 	"time"
 
@@ -48,11 +49,11 @@ type execution struct {
 	call    *call         // that carries it out
 	turn    chan struct{} // closed when it may start; nil if it need not wait (R052)
 	held    bool          // the runner has it already: it is gone on with, not started
-	drained chan struct{} // closed when both its pipes have ended; nil before it has some
+	drained <-chan struct{} // closed when both its pipes have ended; nil before it has some
 
 	progressed ledger.Progress // of one that is held: what was done to it so far
 
-	wake    wake          // of those who wait for frames and for the end
+	wake wake // of those who wait for frames and for the end
 
 	framing sync.Mutex // one frame at a time
 	told    bool       // that it has started; guarded by framing
@@ -277,14 +278,24 @@ func (x *execution) drain(s *Supervisor, proc *sandbox.Process) <-chan struct{} 
 	done := make(chan struct{})
 	x.session.hold(proc)
 	var both sync.WaitGroup
-	both.Go(func() { x.log.Drain(spool.Stdout, proc.Stdout) }) // ends with the pipe, or by release
+	both.Go(func() { drain(x.log, spool.Stdout, proc.Stdout) }) // ends with the pipe, or by release
 	s.background.Go(func() {
-		x.log.Drain(spool.Stderr, proc.Stderr)
+		drain(x.log, spool.Stderr, proc.Stderr)
 		both.Wait()
 		close(done)
 		x.session.release(proc)
 	})
 	return done
+}
+
+// drain moves what comes out of a pipe into the log, and for a launcher that has no kernel below it
+// copies it.
+func drain(log *spool.Log, st spool.Stream, from io.Reader) {
+	if pipe, ok := from.(*os.File); ok {
+		_ = log.Drain(st, pipe)
+		return
+	}
+	_ = log.Copy(st, from)
 }
 
 // fate is how the wait for a command came to its end.

@@ -159,10 +159,10 @@ type call struct {
 	execution *execution
 	subject   *api.Process // of an operation on an execution: its record
 	facts     rego.Facts
-	decision  *rego.Decision // nil until policy was asked
-	judged    *rego.Process  // what policy saw of subject
+	decision  *rego.Decision        // nil until policy was asked
+	judged    *rego.Process         // what policy saw of subject
 	counts    *ledger.SessionCounts // as policy saw them
-	grant     *api.Grant     // of an open: effective
+	grant     *api.Grant            // of an open: effective
 	spec      sandbox.Spec
 	clamped   []api.Clamp
 

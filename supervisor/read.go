@@ -233,7 +233,7 @@ func (s *Supervisor) emitKept(ctx context.Context, r *api.Receipt, at cursor, em
 
 // keptOutput opens the output of an execution that has ended: in the order in which it came, if
 // that is still known, and otherwise as its receipt has it, stdout first.
-func (s *Supervisor) keptOutput(r *api.Receipt) (source, func(), error) {
+func (s *Supervisor) keptOutput(r *api.Receipt) (outputSource, func(), error) {
 	if r.Payload.Exec == nil {
 		return &receiptSource{}, func() {}, nil
 	}

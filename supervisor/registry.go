@@ -20,10 +20,10 @@ type registry struct {
 	order    []*session // as they were added, oldest first
 	live     int
 	perUID   map[uint32]int
-	calls    map[string]*call    // whose intent is durable, by it
-	execs    map[string]*call    // of them the executions, by their id
-	keys     map[ownedKey]*call  // of calls that have an idempotency key
-	changed  wake                // calls became fewer
+	calls    map[string]*call   // whose intent is durable, by it
+	execs    map[string]*call   // of them the executions, by their id
+	keys     map[ownedKey]*call // of calls that have an idempotency key
+	changed  wake               // calls became fewer
 }
 
 func newRegistry(history int) *registry {

@@ -59,7 +59,7 @@ func (d Defaults) filled() Defaults {
 		PreviewBytes: cmp.Or(d.PreviewBytes, 512),
 		Progress:     cmp.Or(d.Progress, 10*time.Second),
 		Queue:        cmp.Or(d.Queue, 64),
-		History:      d.History.Filled(),
+		History:      d.History,
 	}
 }
 
@@ -85,7 +85,7 @@ type Supervisor struct {
 	registry      *registry
 	draining      atomic.Bool
 
-	left          chan struct{} // closed by Leave: what lives is the successor's
+	left       chan struct{}   // closed by Leave: what lives is the successor's
 	ctx        context.Context // of everything that no caller can cancel
 	cancel     context.CancelCauseFunc
 	admission  gate
@@ -110,7 +110,7 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	if s.now == nil {
 		s.now = time.Now
 	}
-	s.registry = newRegistry(s.defaults.History.Sessions)
+	s.registry = newRegistry(cmp.Or(s.defaults.History.Sessions, 2000))
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	var undo cleanup.Stack
 	defer undo.Run()

@@ -15,9 +15,9 @@ const (
 	farBehind    = 1 << 20   // bytes that a reader may be behind without being told
 )
 
-// source is where the output of an execution is read: the log of one that lives or is
+// outputSource is where the output of an execution is read: the log of one that lives or is
 // remembered, or the receipt of one that is not.
-type source interface {
+type outputSource interface {
 	// next gives what follows the cursor, in order of arrival, and moves the cursor. No bytes and no
 	// error is the end, for now or for good.
 	next(at *cursor, most int64) (api.Chunk, error)
@@ -146,7 +146,7 @@ func (s *Supervisor) pending(x *execution, at cursor, most int64) (*api.Pending,
 }
 
 // chunks reads up to most bytes.
-func chunks(src source, at *cursor, most int64) ([]api.Chunk, error) {
+func chunks(src outputSource, at *cursor, most int64) ([]api.Chunk, error) {
 	var all []api.Chunk
 	for most > 0 {
 		c, err := src.next(at, most)
