@@ -106,7 +106,7 @@ func TestDecodeCeiling(t *testing.T) {
 
 	for _, bad := range []string{
 		``, `[]`, `{} {}`, `{"unknown": 1}`, `{"memory_bytes": 1, "memory_bytes": 2}`, `{"Memory_Bytes": 1}`, `{"memory_bytes": "1"}`,
-		`{"memory_bytes": 1.5}`, `{"memory_bytes": -1}`, `{"mount_roots": ["home"]}`, `{"mount_denied": ["/a/"]}`, `{"read_write": ["/a/../b"]}`,
+		`{"memory_bytes": 1.5}`, `{"memory_bytes": -1}`, `{"idle_ns": -1}`, `{"executions_per_principal": -1}`, `{"mount_roots": ["home"]}`, `{"mount_denied": ["/a/"]}`, `{"read_write": ["/a/../b"]}`,
 		`{"roots": ["image"]}`, `{"capabilities": ["CAP_SYS_ADMIN"]}`, `{"capabilities": ["NET_RAW"]}`, `{"uids": [5, 4]}`, `{"uids": [1, 65535]}`, `{"uids": [1]}`,
 	} {
 		if _, err := sandbox.DecodeCeiling(strings.NewReader(bad)); err == nil {
