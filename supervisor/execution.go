@@ -46,9 +46,9 @@ type execution struct {
 	plan    execPlan
 	stdin   *stdin
 	log     *spool.Log
-	call    *call         // that carries it out
-	turn    chan struct{} // closed when it may start; nil if it need not wait (R052)
-	held    bool          // the runner has it already: it is gone on with, not started
+	call    *call           // that carries it out
+	turn    chan struct{}   // closed when it may start; nil if it need not wait (R052)
+	held    bool            // the runner has it already: it is gone on with, not started
 	drained <-chan struct{} // closed when both its pipes have ended; nil before it has some
 
 	progressed ledger.Progress // of one that is held: what was done to it so far

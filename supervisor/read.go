@@ -21,8 +21,11 @@ import (
 // allowed leaves no record; one that is denied returns its receipt as the second result
 // and nothing else. An error is an *api.Error, or the context's of a caller that waited.
 var reads = []api.Op{
-	api.OpSessionGet, api.OpSessionList, api.OpOutput, api.OpBlobGet,
-	api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
+	api.OpSessionGet, api.OpSessionList, api.OpSessionEvents, api.OpEvents,
+	api.OpProcessGet, api.OpProcessList, api.OpProcessWait, api.OpProcessWatch, api.OpOutput,
+	api.OpIntentGet, api.OpIntentList, api.OpIntentFrames,
+	api.OpBlobGet, api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
+	api.OpQuiescence, api.OpSnapshot,
 }
 
 // page is how many elements a list returns when the caller does not say.
