@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -208,9 +209,19 @@ func (d *watchedDisk) powerCut(t testing.TB, rng *rand.Rand) string {
 	if err := durable.PrivateDir(dir); err != nil {
 		t.Fatal(err)
 	}
-	names := d.kept
-	if rng != nil && rng.IntN(2) == 0 {
-		names = d.now
+	names := maps.Clone(d.kept)
+	if rng != nil {
+		// Each change of a name may have come to the disk without the others.
+		both := maps.Clone(d.kept)
+		maps.Copy(both, d.now)
+		for _, name := range slices.Sorted(maps.Keys(both)) {
+			if rng.IntN(2) == 0 {
+				continue
+			}
+			if names[name] = d.now[name]; names[name] == nil {
+				delete(names, name)
+			}
+		}
 	}
 	for name, s := range names {
 		content := s.synced
@@ -228,7 +239,7 @@ func (d *watchedDisk) powerCut(t testing.TB, rng *rand.Rand) string {
 		write(t, filepath.Join(dir, name), content)
 	}
 	for _, name := range []string{keyFile, publicKeyFile, checkpointFile} {
-		if names[name] == nil { // made without this disk, durably
+		if d.kept[name] == nil && d.now[name] == nil { // made without this disk, durably
 			content, err := os.ReadFile(filepath.Join(d.dir, name))
 			if err != nil {
 				continue

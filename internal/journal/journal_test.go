@@ -48,11 +48,11 @@ func fill(t testing.TB, j *Journal, from, to int) {
 	}
 }
 
-// expect checks that j holds exactly the records 0..n-1.
+// expect checks that j holds exactly the records 0..n-1, but for those that were trimmed.
 func expect(t testing.TB, j *Journal, n int) {
 	t.Helper()
-	seen := 0
-	err := j.Read(0, func(seq int64, rec []byte) error {
+	seen := int(j.First())
+	err := j.Read(j.First(), func(seq int64, rec []byte) error {
 		if int(seq) != seen || string(rec) != string(record(seen)) {
 			return fmt.Errorf("record %d is %q, want %d", seq, rec, seen)
 		}
@@ -341,7 +341,6 @@ func TestCheckpointCadence(t *testing.T) {
 	})
 }
 
-// The private key is private, the public key is the journal's, and a note that
 // What is secret, and what is evidence, is the owner's; the public key is to be copied.
 func TestModes(t *testing.T) {
 	dir := fresh(t)
@@ -357,6 +356,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// The private key is private, the public key is the journal's, and a note that
 // Checkpoint returns names journal and size.
 func TestKey(t *testing.T) {
 	dir := fresh(t)

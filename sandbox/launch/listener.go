@@ -14,6 +14,15 @@ import (
 type Listener struct {
 	*net.UnixListener
 	uid uint32
+
+	suspensions chan suspension
+	pending     *suspension   // taken up by Serve, and not answered
+	current     *server       // of the daemon that was connected when Serve was suspended, or nil
+	next        *net.UnixConn // the daemon that waited then, or nil
+}
+
+func newListener(l *net.UnixListener, uid uint32) *Listener {
+	return &Listener{UnixListener: l, uid: uid, suspensions: make(chan suspension)}
 }
 
 // Listen makes the runner's socket at path, mode 0600, for the daemon's uid. A dead
@@ -35,7 +44,7 @@ func Listen(path string, uid uint32) (*Listener, error) {
 		l.Close()
 		return nil, fmt.Errorf("listen %s: %w", path, err)
 	}
-	return &Listener{l, uid}, nil
+	return newListener(l, uid), nil
 }
 
 func removeDead(path string) error {

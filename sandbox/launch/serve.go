@@ -29,30 +29,34 @@ const (
 // call but resolves to return. It closes conn. A daemon that leaves is no error; h is told of
 // it. If ctx has ended it is the runner that leaves, and what becomes of its sessions is for its caller to say.
 func Serve(ctx context.Context, conn *net.UnixConn, h Handler) error {
-	return serve(ctx, conn, h, func() {})
+	s, err := serverOn(conn, h)
+	if err != nil {
+		return err
+	}
+	return s.serve(ctx, func() {})
 }
 
-// serve is Serve, and calls left when nothing more will be received.
-func serve(ctx context.Context, conn *net.UnixConn, h Handler, left func()) error {
-	defer func() {
-		if ctx.Err() == nil {
-			h.Disconnected()
-		}
-	}()
-	socket, err := packet.NewConn(conn)
-	if err != nil {
-		conn.Close()
-		return fmt.Errorf("daemon socket: %w", err)
-	}
-	s := newServer(socket, h)
+// serve is Serve, and calls left when nothing more will be received. It returns
+// ErrSuspended, with the conversation between two messages, when pause has asked for it.
+func (s *server) serve(ctx context.Context, left func()) error {
 	calls, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(ctx, func() { socket.Close() })
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { s.socket.Close() })
 	defer stop()
-	err = s.receive(calls)
+	err := s.receive(calls)
+	for errors.Is(err, os.ErrDeadlineExceeded) {
+		if s.paused() {
+			return ErrSuspended
+		}
+		err = s.receive(calls)
+	}
 	left()
-	socket.Close()
+	s.socket.Close()
 	cancel()
 	s.calls.Wait()
+	if ctx.Err() == nil {
+		s.handler.Disconnected()
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
@@ -60,16 +64,20 @@ func serve(ctx context.Context, conn *net.UnixConn, h Handler, left func()) erro
 }
 
 type server struct {
-	socket  *packet.Conn
+	conn    *net.UnixConn
+	socket  *packet.Conn // conn's
 	handler Handler
 	greeted bool
 	calls   sync.WaitGroup
 	slots   chan struct{}
 	large   chan struct{}
+	refused chan error // why it could not be paused; capacity 1
 
 	mu       sync.Mutex
 	cancels  map[uint64]context.CancelFunc // of calls in progress
 	resolves map[uint32]*line              // by uid, while it has some
+	watched  map[uint64]target             // executions whose end has yet to be told, by the call that started or attached them
+	pausing  *suspension                   // asked for, and not carried out
 }
 
 // line is those of one user who look at paths, and those who wait to.
@@ -78,15 +86,29 @@ type line struct {
 	in    int           // looking or waiting
 }
 
+// serverOn returns the server of a connection, which it owns from now on, and whatever it returns.
+func serverOn(conn *net.UnixConn, h Handler) (*server, error) {
+	socket, err := packet.NewConn(conn)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("daemon socket: %w", err)
+	}
+	s := newServer(socket, h)
+	s.conn = conn
+	return s, nil
+}
+
 func newServer(socket *packet.Conn, h Handler) *server {
 	return &server{
 		socket:  socket,
 		handler: h,
 		slots:   make(chan struct{}, maxCalls),
 		large:   make(chan struct{}, maxLarge),
+		refused: make(chan error, 1),
 		cancels: map[uint64]context.CancelFunc{},
 
 		resolves: map[uint32]*line{},
+		watched:  map[uint64]target{},
 	}
 }
 
@@ -323,7 +345,7 @@ func (s *server) start(ctx context.Context, id uint64, body []byte, fds []int) e
 	if len(fds) == 1 {
 		stdin = os.NewFile(uintptr(fds[0]), "stdin")
 	}
-	return s.process(id, func(exited func(sandbox.Result)) (Streams, error) {
+	return s.process(id, target{e.Session, e.ID}, func(exited func(sandbox.Result)) (Streams, error) {
 		return s.handler.Start(ctx, e, stdin, exited)
 	})
 }
@@ -335,20 +357,18 @@ func (s *server) attach(_ context.Context, id uint64, body []byte, fds []int) er
 	if err := decode(body, &t); err != nil {
 		return s.fail(id, sandbox.Errorf(sandbox.CodeInvalidSpec, "%v", err))
 	}
-	return s.process(id, func(exited func(sandbox.Result)) (Streams, error) {
+	return s.process(id, t, func(exited func(sandbox.Result)) (Streams, error) {
 		return s.handler.Attach(t.Session, t.Exec, exited)
 	})
 }
 
 // process answers with an execution, and later with its end. An answer that cannot be sent
 // undoes nothing: the execution is there, and the next daemon finds it.
-func (s *server) process(id uint64, do func(exited func(sandbox.Result)) (Streams, error)) error {
-	x := &exit{report: func(r sandbox.Result) {
-		// If this fails the connection is lost, and the next daemon asks.
-		_ = s.reply(kindExited, id, r)
-	}}
+func (s *server) process(id uint64, t target, do func(exited func(sandbox.Result)) (Streams, error)) error {
+	x := s.watch(id, t)
 	streams, err := do(x.exited)
 	if err != nil {
+		s.unwatch(id)
 		return s.fail(id, err)
 	}
 	defer streams.Close()
@@ -361,6 +381,24 @@ func (s *server) process(id uint64, do func(exited func(sandbox.Result)) (Stream
 	}
 	x.replied()
 	return nil
+}
+
+// watch notes that the daemon will have to be told of the end of an execution.
+func (s *server) watch(id uint64, t target) *exit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watched[id] = t
+	return &exit{report: func(r sandbox.Result) {
+		// If this fails the connection is lost, and the next daemon asks.
+		_ = s.reply(kindExited, id, r)
+		s.unwatch(id)
+	}}
+}
+
+func (s *server) unwatch(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.watched, id)
 }
 
 // exit holds a result back until the call that it belongs to has been answered.

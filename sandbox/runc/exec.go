@@ -27,10 +27,9 @@ type execution struct {
 	session    *session
 	leaf       *cgroup.Leaf
 	process    atomic.Pointer[guest.Process] // nil until it has been started
-	started    time.Time
-	oomBefore  int64       // kills by the session's memory ceiling before it started
-	killed     atomic.Bool // by us: not by the memory ceiling
-	held                   // guarded by the session's mu
+	oomBefore  int64                         // kills by the session's memory ceiling before it started
+	killed     atomic.Bool                   // by us: not by the memory ceiling
+	held                                     // guarded by the session's mu
 }
 
 // Start starts a command in a session: born in a group of its own, as the granted
@@ -189,10 +188,11 @@ func (x *execution) empty() {
 }
 
 // clear takes away the leaf of an execution that was not started, or of which nobody
-// knows whether it was.
+// knows whether it was: init may come to it later.
 func (x *execution) clear() {
-	x.empty()
-	_ = x.leaf.Remove()
+	ctx, cancel := context.WithTimeout(context.Background(), dying)
+	defer cancel()
+	_ = x.leaf.Clear(ctx)
 }
 
 // Signal signals the process group of an execution, or with exec "" everything in

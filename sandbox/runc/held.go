@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +20,7 @@ import (
 
 // held is what is kept of an execution for whoever asks, whichever daemon that is.
 type held struct {
+	started        time.Time
 	stdin          *os.File               // the end that is written; nil unless it is open
 	stdout, stderr *os.File               // the ends that are read; nil once released
 	result         *sandbox.Result        // once it has ended
@@ -33,7 +35,7 @@ const maxEnded = 4096
 
 // streams are duplicates for a daemon.
 func (h *held) streams() (launch.Streams, error) {
-	var out launch.Streams
+	out := launch.Streams{Started: h.started}
 	for _, p := range []struct {
 		held *os.File
 		dup  **os.File
@@ -187,7 +189,6 @@ func (r *Runner) Attach(id, exec string, exited func(sandbox.Result)) (streams l
 		if streams, err = x.streams(); err != nil {
 			return err
 		}
-		streams.Started = x.started
 		if result = x.result; result == nil {
 			x.watchers = append(x.watchers, exited)
 		}

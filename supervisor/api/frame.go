@@ -43,9 +43,11 @@ type FramePayload struct {
 	TimeoutNS   int64  `json:"timeout_ns,omitzero"`
 }
 
-// FrameList is a page of the frames of one intent, in order.
+// FrameList is a page of the frames of one intent, in order. Receipt is there once it is settled and
+// no frame follows those of the page.
 type FrameList struct {
-	Frames []Frame `json:"frames"`
+	Frames  []Frame  `json:"frames"`
+	Receipt *Receipt `json:"receipt,omitzero"`
 }
 
 // Event is one event of a stream, as SSE data or as one NDJSON line. Cursor resumes the stream
