@@ -66,28 +66,20 @@ func (s *Supervisor) Processes(ctx context.Context, req *api.Request) (*api.Proc
 
 // Wait waits until an execution has ended, for as long as WaitMS says or else for the longest
 // that a caller may ask for, and says where it is then.
-func (s *Supervisor) Wait(ctx context.Context, req *api.Request) (*api.Pending, *api.Receipt, error) {
+func (s *Supervisor) Wait(ctx context.Context, req *api.Request) (*api.Process, *api.Receipt, error) {
 	p, denial, err := s.permitProcess(req)
 	if denial != nil || err != nil {
 		return nil, denial, err
 	}
-	out := &api.Pending{IntentID: p.IntentID, ExecID: p.ExecID, SessionID: p.SessionID}
 	if x := s.registry.execution(req.Principal, api.ProcessRef{ExecID: p.ExecID}); x != nil {
 		if err := patiently(ctx, x.call.done, req.Read.WaitMS); err != nil {
 			return nil, nil, err
 		}
 	}
-	p, ok := s.chronicle.process(req.Principal, api.ProcessRef{ExecID: p.ExecID})
-	if !ok {
-		return nil, nil, unknownExecution(api.ProcessRef{ExecID: req.Read.ExecID, IntentID: req.Read.IntentID})
+	if now, ok := s.chronicle.process(req.Principal, api.ProcessRef{ExecID: p.ExecID}); ok {
+		p = now // it may have been deleted meanwhile
 	}
-	if out.State = p.State; p.State.Final() {
-		out.End = true
-		if out.Receipt, err = s.receiptOf(&api.Request{Principal: req.Principal, Read: &api.Read{ExecID: p.ExecID}}); err != nil {
-			return nil, nil, err
-		}
-	}
-	return out, nil, nil
+	return s.current(p), nil, nil
 }
 
 // longestWait is how long an answer is waited for when the caller does not say.
@@ -219,7 +211,8 @@ func (s *Supervisor) Frames(ctx context.Context, req *api.Request) (*api.FrameLi
 	if bad != nil {
 		return nil, nil, bad
 	}
-	if denial, err := s.permitRead(req, nil); denial != nil || err != nil {
+	denial, err := s.permitRead(req, nil)
+	if denial != nil || err != nil {
 		return nil, denial, err
 	}
 	in, ok := s.intent(req.Principal, req.Read.IntentID)
@@ -230,25 +223,37 @@ func (s *Supervisor) Frames(ctx context.Context, req *api.Request) (*api.FrameLi
 	defer deadline.Stop()
 	for {
 		x := s.registry.execution(req.Principal, api.ProcessRef{IntentID: in.IntentID})
-		var changed <-chan struct{}
+		var changed, done <-chan struct{}
 		if x != nil {
-			changed = x.wake.next()
+			changed, done = x.wake.next(), x.call.done
 		}
-		frames, err := s.framesAfter(in.IntentID, after, limit(req.Read.Limit))
-		if err != nil || len(frames) > 0 || x == nil {
-			return &api.FrameList{Frames: frames}, nil, err
+		list := &api.FrameList{}
+		if list.Frames, err = s.framesAfter(in.IntentID, after, limit(req.Read.Limit)); err != nil || len(list.Frames) > 0 {
+			return list, nil, err
+		}
+		if x == nil {
+			return s.settledFrames(req.Principal, in.IntentID, list)
 		}
 		select {
 		case <-changed:
-		case <-x.call.done:
-			frames, err := s.framesAfter(in.IntentID, after, limit(req.Read.Limit))
-			return &api.FrameList{Frames: frames}, nil, err
+		case <-done:
 		case <-deadline.C:
-			return &api.FrameList{}, nil, nil
+			return list, nil, nil
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
 		}
 	}
+}
+
+// settledFrames adds the receipt to a page behind which there can be no more.
+func (s *Supervisor) settledFrames(p api.Principal, intent string, list *api.FrameList) (*api.FrameList, *api.Receipt, error) {
+	place, ok := s.chronicle.receipts.intent(p, intent)
+	if !ok {
+		return list, nil, nil // another operation, which has no frames and is not settled yet
+	}
+	r, err := s.receiptAt(place.seq)
+	list.Receipt = r
+	return list, nil, err
 }
 
 // parseSeq reads the cursor of a list that is numbered; "" is the beginning.

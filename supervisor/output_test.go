@@ -14,13 +14,19 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
-func stores(t *testing.T) (*spool.Store, *blob.Store) {
+func store(t *testing.T) *blob.Store {
 	t.Helper()
 	blobs, err := blob.Open(t.TempDir() + "/blobs")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { blobs.Close() })
+	return blobs
+}
+
+func stores(t *testing.T) (*spool.Store, *blob.Store) {
+	t.Helper()
+	blobs := store(t)
 	logs, err := spool.Open(t.TempDir() + "/spool")
 	if err != nil {
 		t.Fatal(err)

@@ -275,7 +275,7 @@ func decide(s *Supervisor, c *call) *refusal {
 	}
 	if c.session != nil && c.req.Open == nil {
 		in.Session = c.session.judged(c.execution)
-		c.counts = &ledger.SessionCounts{in.Session.SessionID, in.Session.Executions, in.Session.LiveExecutions}
+		c.counts = &ledger.SessionCounts{SessionID: in.Session.SessionID, Executions: in.Session.Executions, LiveExecutions: in.Session.LiveExecutions}
 	}
 	d := s.policy.Decide(s.ctx, entrypoint, in)
 	c.decision = &d

@@ -370,7 +370,7 @@ func TestSessionBeingBuilt(t *testing.T) {
 // Of the sessions that ended the last few can still be looked at; one that lives is never forgotten.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := startOn(t, newFake(), filepath.Join(t.TempDir(), "state"), func(cfg *Config) { cfg.Defaults.History = 2 })
+		b := startOn(t, newFake(), filepath.Join(t.TempDir(), "state"), func(cfg *Config) { cfg.Defaults.History.Sessions = 2 })
 		defer b.stop()
 		live := b.session()
 		want := []string{live}
