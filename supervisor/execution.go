@@ -4,12 +4,17 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"math"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/stockade-dev/stockade/internal/blob"
+	"github.com/stockade-dev/stockade/internal/failpoint"
+	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
 // How long the end of an execution may take.
@@ -29,6 +34,10 @@ const (
 	startLimit = 10 * time.Second
 )
 
+// startedAfter is how long a command runs before that is worth a write of its own to the journal;
+// of one that ends sooner it is written with the receipt.
+const startedAfter = 5 * time.Millisecond
+
 // An execution is one command in one session, from its admission to its receipt.
 type execution struct {
 	id      string
@@ -36,15 +45,29 @@ type execution struct {
 	req     *api.Exec
 	plan    execPlan
 	stdin   *stdin
-	stdout  *stream
-	stderr  *stream
-	wake    *wake
-	call    *call // that carries it out
+	log     *spool.Log
+	call    *call           // that carries it out
+	turn    chan struct{}   // closed when it may start; nil if it need not wait (R052)
+	held    bool            // the runner has it already: it is gone on with, not started
+	drained <-chan struct{} // closed when both its pipes have ended; nil before it has some
+
+	progressed ledger.Progress // of one that is held: what was done to it so far
+
+	wake wake // of those who wait for frames and for the end
+
+	framing sync.Mutex // one frame at a time
+	told    bool       // that it has started; guarded by framing
 
 	mu      sync.Mutex
 	cause   api.Code  // why the supervisor ended it: the first reason counts
 	signal  string    // by what: TERM, then perhaps KILL
 	killAt  time.Time // when TERM becomes KILL; the earliest counts
+	started time.Time // zero until it has
+	timeout time.Duration
+	paused  bool
+	input   *input // nil unless stdin is open
+	readers int    // of log
+	over    bool   // nobody follows from here on
 	changed chan struct{}
 }
 
@@ -54,20 +77,23 @@ func newExecution(c *call, ses *session, req *api.Exec) *execution {
 		call:    c,
 		session: ses,
 		req:     req,
-		wake:    &wake{},
 		changed: make(chan struct{}, 1),
 	}
 }
 
-// prepare gives the execution its plan, its streams and its stdin.
-func (x *execution) prepare(p execPlan, store *blob.Store, memory *budget) error {
+// prepare gives the execution its plan, its log and its stdin.
+func (x *execution) prepare(p execPlan, s *Supervisor) error {
+	x.follows(p)
+	x.log = s.spool.Create(x.id, p.output)
+	var err error
+	x.stdin, err = openStdin(x.req, s.blobs, &s.stdins)
+	return err
+}
+
+func (x *execution) follows(p execPlan) {
 	x.plan = p
 	x.plan.exec.Session, x.plan.exec.ID = x.session.id, x.id
-	x.stdout = &stream{name: "stdout", limit: p.output, store: store, wake: x.wake}
-	x.stderr = &stream{name: "stderr", limit: p.output, store: store, wake: x.wake}
-	var err error
-	x.stdin, err = openStdin(x.req, store, memory)
-	return err
+	x.timeout = p.timeout
 }
 
 // abandon gives up an execution that is not going to start.
@@ -75,6 +101,7 @@ func (x *execution) abandon() {
 	if x.stdin != nil {
 		_ = x.stdin.end() // nothing was fed
 	}
+	x.retire()
 }
 
 // stop ends the execution: TERM now and KILL after grace, or KILL at once when there is
@@ -89,7 +116,7 @@ func (x *execution) stop(cause api.Code, grace time.Duration, now time.Time) {
 	x.notify()
 }
 
-// notify has the run look again at what stop said.
+// notify has the run look again at what stop or modify said.
 func (x *execution) notify() {
 	select {
 	case x.changed <- struct{}{}:
@@ -107,8 +134,18 @@ func (x *execution) stopping() (cause api.Code, killAt time.Time) {
 // the session ends. It always returns a result; the error says what the result cannot.
 func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*api.ExecResult, *api.Error) {
 	defer x.stdin.end()
-	defer x.discard() // no effect after conclude
-	if cause, _ := x.stopping(); cause != "" {
+	defer x.retire()
+	if x.turn != nil {
+		if !x.queue(s) {
+			return nil, errLeft
+		}
+		watch.lap("queue")
+	}
+	switch cause, _ := x.stopping(); cause {
+	case "":
+	case api.CodeCanceled:
+		return &api.ExecResult{Status: "signaled", ExitCode: -1, ErrorCode: cause, ErrorMessage: "canceled before it was started"}, nil
+	default:
 		return execFailed(cause), api.Errorf(cause, "the session ended before the command was started")
 	}
 	x.stdin.feed()
@@ -119,17 +156,46 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 		e := runnerError(err)
 		return execFailed(e.Code), e
 	}
-	drained := x.drain(s, proc)
+	failpoint.Hit("supervisor.exec.started")
+	return x.finish(ctx, s, proc, watch)
+}
+
+// queue waits for the execution's turn, or for a reason not to start it. It reports false when
+// the supervisor leaves.
+func (x *execution) queue(s *Supervisor) bool {
+	for {
+		select {
+		case <-x.turn:
+			x.frame(s, api.FrameStarting, api.FramePayload{})
+			return true
+		case <-x.changed:
+			if cause, _ := x.stopping(); cause != "" {
+				return true
+			}
+		case <-s.left:
+			return false
+		}
+	}
+}
+
+// finish follows a command that was started to its end.
+func (x *execution) finish(ctx context.Context, s *Supervisor, proc *sandbox.Process, watch *stopwatch) (*api.ExecResult, *api.Error) {
+	x.begin(proc)
+	x.drained = x.drain(s, proc)
 	res, how := x.wait(ctx, s, proc)
+	if how == left {
+		return nil, errLeft
+	}
 	unfed := x.stdin.end()
-	x.await(drained)
+	x.endInput()
+	x.await(x.drained)
 	if !x.plan.exec.Background {
 		// Nothing of it is left. Who still holds its pipe was handed it by a process, and could
 		// collect those of any number of executions.
 		x.session.release(proc)
 	}
 	watch.lap("run")
-	result, fault := x.conclude(res, how)
+	result, fault := x.conclude(res, how, s.blobs)
 	if unfed != nil && fault == nil { // the command took a part for the whole
 		fault = api.Errorf(api.CodeBlobFailed, "stdin: %v", unfed)
 		result.Status, result.ErrorCode, result.ErrorMessage = "error", fault.Code, fault.Message
@@ -142,6 +208,19 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 	}
 	watch.lap("store")
 	return result, fault
+}
+
+// errLeft stands for the result of an execution that goes on without this supervisor.
+var errLeft = api.Errorf(api.CodeShuttingDown, "the supervisor leaves the execution to its successor")
+
+// begin notes what can only be known once there is a process.
+func (x *execution) begin(proc *sandbox.Process) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.started = proc.Started
+	if proc.Stdin != nil {
+		x.input = newInput(proc.Stdin, x.progressed)
+	}
 }
 
 // start starts the command. What has not started when its time is up, or the session's, is
@@ -199,14 +278,24 @@ func (x *execution) drain(s *Supervisor, proc *sandbox.Process) <-chan struct{} 
 	done := make(chan struct{})
 	x.session.hold(proc)
 	var both sync.WaitGroup
-	both.Go(func() { x.stdout.ReadFrom(proc.Stdout) })
+	both.Go(func() { drain(x.log, spool.Stdout, proc.Stdout) }) // ends with the pipe, or by release
 	s.background.Go(func() {
-		x.stderr.ReadFrom(proc.Stderr)
+		drain(x.log, spool.Stderr, proc.Stderr)
 		both.Wait()
 		close(done)
 		x.session.release(proc)
 	})
 	return done
+}
+
+// drain moves what comes out of a pipe into the log, and for a launcher that has no kernel below it
+// copies it.
+func drain(log *spool.Log, st spool.Stream, from io.Reader) {
+	if pipe, ok := from.(*os.File); ok {
+		_ = log.Drain(st, pipe)
+		return
+	}
+	_ = log.Copy(st, from)
 }
 
 // fate is how the wait for a command came to its end.
@@ -216,16 +305,18 @@ const (
 	reaped fate = iota // there is a result
 	lost               // the runner is gone
 	stuck              // killed, and still there
+	left               // it goes on, and the supervisor does not
 )
 
 // wait returns the result of the command, having ended it if it had to be ended.
 func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Process) (sandbox.Result, fate) {
-	var timeout, kill, reap <-chan time.Time
-	if x.plan.timeout > 0 {
-		t := time.NewTimer(x.plan.timeout)
-		defer t.Stop()
-		timeout = t.C
-	}
+	var kill, reap <-chan time.Time
+	limit := time.NewTimer(x.rest(s.now()))
+	defer limit.Stop()
+	told := time.NewTimer(startedAfter)
+	defer told.Stop()
+	progress := time.NewTicker(s.defaults.Progress)
+	defer progress.Stop()
 	for {
 		select {
 		case res, ok := <-proc.Done:
@@ -233,14 +324,22 @@ func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Proce
 				return res, lost
 			}
 			return res, reaped
-		case <-timeout:
+		case <-told.C:
+			x.tell(s)
+		case <-progress.C:
+			x.progress(s)
+		case <-limit.C:
 			x.stop(api.CodeTimeout, s.defaults.Grace, s.now())
-			timeout = nil
 		case <-x.changed:
+			cause, at := x.stopping()
+			if cause == "" { // its time limit is another one
+				limit.Reset(x.rest(s.now()))
+				continue
+			}
+			limit.Stop()
 			if reap != nil {
 				continue // killed already
 			}
-			_, at := x.stopping()
 			if rest := at.Sub(s.now()); rest > 0 {
 				x.deliver(ctx, s, "TERM", rest)
 				t := time.NewTimer(rest)
@@ -254,8 +353,40 @@ func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Proce
 			reap = x.kill(ctx, s)
 		case <-reap:
 			return sandbox.Result{}, stuck
+		case <-s.left:
+			return sandbox.Result{}, left
 		}
 	}
+}
+
+// rest is how long the execution may still run.
+func (x *execution) rest(now time.Time) time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.timeout <= 0 {
+		return math.MaxInt64 // its session's end is its own
+	}
+	return max(0, x.timeout-now.Sub(x.started))
+}
+
+// tell says that the command runs, once.
+func (x *execution) tell(s *Supervisor) {
+	x.framing.Lock()
+	told := x.told
+	x.told = true
+	x.framing.Unlock()
+	if !told {
+		x.frame(s, api.FrameStarted, api.FramePayload{})
+	}
+}
+
+// progress says how far it is (R136).
+func (x *execution) progress(s *Supervisor) {
+	p := x.totals()
+	x.mu.Lock()
+	p.ElapsedNS = int64(s.now().Sub(x.started))
+	x.mu.Unlock()
+	x.frame(s, api.FrameProgress, p)
 }
 
 func (x *execution) kill(ctx context.Context, s *Supervisor) (reap <-chan time.Time) {
@@ -272,9 +403,23 @@ func (x *execution) deliver(ctx context.Context, s *Supervisor, name api.SignalN
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	x.mark(string(name))
+	if x.thaw() { // or it would never hear it
+		if err := s.launcher.Freeze(ctx, x.session.id, x.id, false); err != nil {
+			s.log.Debug("thaw", "session_id", x.session.id, "exec_id", x.id, "error", err)
+		}
+	}
 	if err := s.launcher.Signal(ctx, x.session.id, x.id, name.Number()); err != nil {
 		s.log.Debug("signal", "session_id", x.session.id, "exec_id", x.id, "signal", name, "error", err)
 	}
+}
+
+// thaw reports whether the execution was paused, which it is no longer.
+func (x *execution) thaw() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	was := x.paused
+	x.paused = false
+	return was
 }
 
 func (x *execution) mark(signal string) {
@@ -303,20 +448,22 @@ func (x *execution) await(drained <-chan struct{}) {
 }
 
 // conclude is the verdict with the outputs filled in.
-func (x *execution) conclude(res sandbox.Result, how fate) (*api.ExecResult, *api.Error) {
+func (x *execution) conclude(res sandbox.Result, how fate, blobs *blob.Store) (*api.ExecResult, *api.Error) {
 	x.mu.Lock()
 	cause, sent := x.cause, x.signal
 	x.mu.Unlock()
 	r, fault := verdict(res, how, cause, sent)
-	for _, s := range []struct {
-		stream *stream
+	x.log.Seal()
+	r.StdoutBytes, r.StderrBytes = x.written()
+	for _, o := range []struct {
+		stream spool.Stream
 		output **api.Output
-	}{{x.stdout, &r.Stdout}, {x.stderr, &r.Stderr}} {
-		out, over, err := s.stream.seal(x.plan.form)
-		*s.output = out
+	}{{spool.Stdout, &r.Stdout}, {spool.Stderr, &r.Stderr}} {
+		out, over, err := materialize(x.log, o.stream, x.plan.form, blobs)
+		*o.output = out
 		switch {
 		case err != nil:
-			fault = api.Errorf(api.CodeOutputStoreFailed, "%s: %v", s.stream.name, err)
+			fault = api.Errorf(api.CodeOutputStoreFailed, "%s: %v", o.stream, err)
 		case over != nil && fault == nil:
 			r.Overflow = over
 			fault = api.Errorf(api.CodeInlineRequiredTooLarge, "%s has %d bytes, inline are at most %d", over.Stream, over.SizeBytes, over.LimitBytes)
@@ -326,6 +473,49 @@ func (x *execution) conclude(res sandbox.Result, how fate) (*api.ExecResult, *ap
 		r.Status, r.ErrorCode, r.ErrorMessage = "error", fault.Code, fault.Message
 	}
 	return r, fault
+}
+
+// written is what the command has written so far, kept or not.
+func (x *execution) written() (stdout, stderr int64) {
+	if x.log == nil {
+		return 0, 0
+	}
+	return x.log.Total(spool.Stdout), x.log.Total(spool.Stderr)
+}
+
+// follow takes the log for a reader, or reports false when there is none any more: what it held
+// is in the store, and in the receipt.
+func (x *execution) follow() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over || x.log == nil {
+		return false
+	}
+	x.readers++
+	return true
+}
+
+// leave gives the log back.
+func (x *execution) leave() {
+	x.mu.Lock()
+	x.readers--
+	last := x.over && x.readers == 0
+	x.mu.Unlock()
+	if last {
+		x.log.Close()
+	}
+}
+
+// retire closes the log to new readers, and with the last reader altogether.
+func (x *execution) retire() {
+	x.mu.Lock()
+	first := !x.over
+	x.over = true
+	last := first && x.readers == 0 && x.log != nil
+	x.mu.Unlock()
+	if last {
+		x.log.Close()
+	}
 }
 
 // verdict says how a command ended. cause is why the supervisor ended it,
@@ -354,7 +544,7 @@ func verdict(res sandbox.Result, how fate, cause api.Code, sent string) (*api.Ex
 	case cause == api.CodeSpawnFailed:
 		r.ExitCode = -1
 		return r, api.Errorf(api.CodeSpawnFailed, "the command was kept from starting for %v and was killed", startLimit)
-	case cause == api.CodeTimeout, cause == api.CodeSessionExpired:
+	case cause == api.CodeTimeout, cause == api.CodeSessionExpired, cause == api.CodeSessionIdle:
 		r.Status, r.ExitCode, r.ErrorCode = "timeout", -1, cause
 		r.Signal = cmp.Or(r.Signal, sent)
 	case cause != "":
@@ -419,10 +609,4 @@ func (x *execution) collect(ctx context.Context, s *Supervisor, r *api.ExecResul
 		r.Outputs = append(r.Outputs, a)
 	}
 	return nil
-}
-
-// discard ends both streams of an execution that did not start.
-func (x *execution) discard() {
-	x.stdout.seal(outputForm{require: true})
-	x.stderr.seal(outputForm{require: true})
 }

@@ -55,6 +55,13 @@ type process struct {
 	exec           sandbox.Exec
 	stdin          string
 	stdout, stderr *io.PipeWriter
+	out, errs      *io.PipeReader
+	started        time.Time
+	result         *sandbox.Result // once it has ended
+	ended          chan struct{}
+	frozen         bool
+	input          *io.PipeReader // of an open stdin
+	inputW         *io.PipeWriter
 	signals        chan int      // delivered signals
 	killed         chan struct{} // closed by Kill
 	kill           sync.Once
@@ -211,44 +218,110 @@ func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbo
 	if run == nil {
 		return nil, sandbox.Errorf(sandbox.CodeSpawn, "%s: no such file or directory", x.Argv[0])
 	}
-	p := &process{exec: x, signals: make(chan int, 16), killed: make(chan struct{}), lost: make(chan struct{})}
+	p := &process{exec: x, started: time.Now(), ended: make(chan struct{}), signals: make(chan int, 16), killed: make(chan struct{}), lost: make(chan struct{})}
 	if stdin != nil {
 		b, _ := io.ReadAll(stdin)
 		p.stdin = string(b)
 	}
-	out, outW := io.Pipe()
-	errs, errW := io.Pipe()
-	p.stdout, p.stderr = outW, errW
+	if x.StdinOpen {
+		p.input, p.inputW = io.Pipe()
+	}
+	p.out, p.stdout = io.Pipe()
+	p.errs, p.stderr = io.Pipe()
 	f.mu.Lock()
 	f.execs[x.ID] = p
 	f.mu.Unlock()
-	done := make(chan sandbox.Result, 1)
 	go func() {
-		started := time.Now()
 		e := run(p)
 		if !e.hold {
-			outW.Close()
-			errW.Close()
-			f.mu.Lock()
-			delete(f.execs, x.ID)
-			f.mu.Unlock()
+			p.stdout.Close()
+			p.stderr.Close()
 		}
-		r := sandbox.Result{ExitCode: e.code, Signal: e.signal, OOM: e.oom, Started: started, Ended: time.Now()}
+		r := sandbox.Result{ExitCode: e.code, Signal: e.signal, OOM: e.oom, Started: p.started, Ended: time.Now()}
 		if e.signal != 0 {
 			r.ExitCode = -1
 		}
 		if e.oom {
 			r.Usage.OOMKills = 1
 		}
+		f.mu.Lock()
+		p.result = &r
+		f.mu.Unlock()
+		close(p.ended)
+	}()
+	return f.handle(p), nil
+}
+
+// handle gives what a daemon holds of a process.
+func (f *fake) handle(p *process) *sandbox.Process {
+	done := make(chan sandbox.Result, 1)
+	go func() {
+		<-p.ended
 		select {
 		case <-p.lost:
 			close(done)
 		default:
-			done <- r
+			done <- *p.result
 		}
 	}()
-	return &sandbox.Process{Stdout: out, Stderr: errs, Done: done}, nil
+	h := &sandbox.Process{Stdout: p.out, Stderr: p.errs, Started: p.started, Done: done}
+	if p.inputW != nil {
+		h.Stdin = p.inputW
+	}
+	return h
 }
+
+func (f *fake) Sessions(context.Context) ([]sandbox.Held, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var held []sandbox.Held
+	for id, spec := range f.specs {
+		h := sandbox.Held{Session: id, Keep: spec.Keep}
+		for _, p := range f.execs {
+			if p.exec.Session == id {
+				h.Execs = append(h.Execs, sandbox.HeldExec{ID: p.exec.ID, Started: p.started, Ended: p.result != nil})
+			}
+		}
+		held = append(held, h)
+	}
+	return held, nil
+}
+
+func (f *fake) Attach(_ context.Context, _, exec string) (*sandbox.Process, error) {
+	f.note("attach")
+	p := f.process(exec)
+	if p == nil {
+		return nil, sandbox.Errorf(sandbox.CodeNoExec, "no execution %s", exec)
+	}
+	return f.handle(p), nil
+}
+
+func (f *fake) Forget(_, exec string) {
+	f.note("forget")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.execs, exec)
+}
+
+func (f *fake) CloseStdin(_ context.Context, _, exec string) error {
+	f.note("close stdin")
+	if p := f.process(exec); p != nil && p.inputW != nil {
+		p.inputW.Close()
+	}
+	return nil
+}
+
+func (f *fake) Freeze(_ context.Context, _, exec string, frozen bool) error {
+	f.note(fmt.Sprintf("freeze %t", frozen))
+	if p := f.process(exec); p != nil {
+		f.mu.Lock()
+		p.frozen = frozen
+		f.mu.Unlock()
+	}
+	return nil
+}
+
+func (f *fake) Load(context.Context, string) (sandbox.Load, error) { return sandbox.Load{}, nil }
 
 // lose is the end of the runner: every process and every session with it.
 func (f *fake) lose() {
@@ -270,7 +343,7 @@ func (f *fake) process(exec string) *process {
 func (f *fake) Signal(_ context.Context, _, exec string, sig int) error {
 	f.note(fmt.Sprintf("signal %d", sig))
 	p := f.process(exec)
-	if p == nil {
+	if p == nil || isClosed(p.ended) {
 		return sandbox.Errorf(sandbox.CodeNoExec, "no execution %s", exec)
 	}
 	p.signals <- sig

@@ -30,6 +30,26 @@ type Launcher interface {
 	// caller's to close; nil means end of file at once.
 	Start(ctx context.Context, x sandbox.Exec, stdin *os.File) (*sandbox.Process, error)
 
+	// Sessions returns what is held for whoever comes after a supervisor that is gone.
+	Sessions(ctx context.Context) ([]sandbox.Held, error)
+
+	// Attach takes over an execution that was started and not forgotten, as Start gave it.
+	Attach(ctx context.Context, session, exec string) (*sandbox.Process, error)
+
+	// Forget says that the end of an execution is durable: nobody will attach to it. It
+	// waits for nothing.
+	Forget(session, exec string)
+
+	// CloseStdin ends the stdin of an execution that was started with it open.
+	CloseStdin(ctx context.Context, session, exec string) error
+
+	// Freeze stops an execution, or with exec "" all of the session but its init, where it
+	// stands, and lets it go on.
+	Freeze(ctx context.Context, session, exec string, frozen bool) error
+
+	// Load returns what a session uses now.
+	Load(ctx context.Context, session string) (sandbox.Load, error)
+
 	// Signal delivers sig to the processes of an execution.
 	Signal(ctx context.Context, session, exec string, sig int) error
 

@@ -50,6 +50,9 @@ func admitOpen(s *Supervisor, c *call) *refusal {
 	if err := c.req.Validate(); err != nil {
 		return faulted(err)
 	}
+	if s.draining.Load() {
+		return faulted(errDraining)
+	}
 	ses := newSession(c.req.Principal, c.req.Open)
 	ses.intent, ses.policy = c.intent, s.policy.Digest()
 	if err := s.registry.add(ses, s.ceiling); err != nil {
@@ -67,7 +70,7 @@ func planOpen(s *Supervisor, c *call) *refusal {
 	}
 	grant.Hostname = cmp.Or(grant.Hostname, "stockade")
 	grant.Workdir = cmp.Or(grant.Workdir, "/")
-	if end := expiry(&grant, c.admitted); !end.IsZero() && !end.After(c.admitted) {
+	if end := expiry(&grant, c.at); !end.IsZero() && !end.After(c.at) {
 		return denied(api.Deny{Code: api.CodeExpired, Subject: "grant"})
 	}
 	spec, err := plan(c.req, &grant, c.facts, s.host)
@@ -75,6 +78,10 @@ func planOpen(s *Supervisor, c *call) *refusal {
 		return faulted(err)
 	}
 	spec.Session = c.session.id
+	spec.WithDaemon = cmp.Or(grant.OnRestart, c.req.Open.OnRestart) == "terminate"
+	if spec.Keep, err = c.session.keep(); err != nil {
+		return faulted(err)
+	}
 	if err := spec.Validate(); err != nil {
 		return faulted(invalid(err))
 	}
@@ -152,12 +159,7 @@ func settledOpen(s *Supervisor, c *call) {
 		abandonOpen(s, c)
 		return
 	}
-	ses.ready(c.grant, s.now(), func() {
-		if s.admission.enter() {
-			defer s.admission.leave()
-			s.endSession(ses, endExpired, s.defaults.Grace)
-		}
-	})
+	s.serve(ses, c.grant)
 	if c.receipt == nil {
 		s.endSession(ses, endUnrecorded, 0)
 		return
@@ -168,6 +170,18 @@ func settledOpen(s *Supervisor, c *call) {
 	default:
 	}
 }
+
+// serve puts a session into service, and ends it when its time is over.
+func (s *Supervisor) serve(ses *session, grant *api.Grant) {
+	ses.ready(grant, s.now(), func() {
+		if s.admission.enter() {
+			defer s.admission.leave()
+			s.endSession(ses, endExpired, s.defaults.Grace)
+		}
+	})
+}
+
+var errDraining = api.Errorf(api.CodeDraining, "the supervisor is being drained and takes no new work")
 
 func failedOpen(code api.Code, message string) api.Payload {
 	return api.Payload{Open: &api.OpenResult{Status: "error", ErrorCode: code, ErrorMessage: message}}
@@ -199,8 +213,11 @@ func admitExec(s *Supervisor, c *call) *refusal {
 		return faulted(err)
 	}
 	c.session = ses
+	if s.draining.Load() {
+		return faulted(errDraining)
+	}
 	x := newExecution(c, ses, c.req.Exec)
-	if err := ses.admit(x, c.admitted); err != nil {
+	if err := ses.admit(x, c.at, s.defaults.Queue); err != nil {
 		return faulted(err)
 	}
 	c.execution = x
@@ -209,7 +226,7 @@ func admitExec(s *Supervisor, c *call) *refusal {
 
 func planExecution(s *Supervisor, c *call) *refusal {
 	ses := c.session
-	p, deny, err := planExec(c.req.Exec, ses.grant, ses.env, *c.decision, s.defaults, ses.left(c.admitted))
+	p, deny, err := planExec(c.req.Exec, ses.grant, ses.env, *c.decision, s.defaults, ses.left(c.at))
 	switch {
 	case len(deny) > 0:
 		return denied(deny...)
@@ -217,7 +234,7 @@ func planExecution(s *Supervisor, c *call) *refusal {
 		return faulted(err)
 	}
 	c.clamped = p.clamped
-	if err := c.execution.prepare(p, s.blobs, &s.stdins); err != nil {
+	if err := c.execution.prepare(p, s); err != nil {
 		return faulted(err)
 	}
 	if err := c.execution.plan.exec.Validate(); err != nil {
@@ -244,8 +261,12 @@ func abandonExec(s *Supervisor, c *call) {
 }
 
 func actExec(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
-	result, fault := c.execution.run(ctx, s, &c.watch)
-	if fault != nil {
+	carry := c.execution.run
+	if c.execution.held {
+		carry = c.execution.resume
+	}
+	result, fault := carry(ctx, s, &c.watch)
+	if fault != nil && result != nil {
 		result.ErrorMessage = fault.Message
 	}
 	return api.Payload{Exec: result}, fault
@@ -385,7 +406,7 @@ func (s *Supervisor) endSession(ses *session, why ending, grace time.Duration) {
 		return // a session that is still being built is ended by whoever builds it
 	}
 	defer close(ses.closed)
-	ses.running.Wait()
+	ses.settling.Wait()
 	used, err := s.launcher.Close(s.ctx, ses.id)
 	if err != nil && !gone(err) {
 		s.log.Warn("close session", "session_id", ses.id, "error", err)
@@ -395,7 +416,7 @@ func (s *Supervisor) endSession(ses *session, why ending, grace time.Duration) {
 	s.registry.retire(ses)
 	d := ses.document()
 	_, err = s.record(s.ctx, s.journal.Settle, &ledger.SessionEnd{
-		Header:    s.header(),
+		Header:    ledger.At(s.now()),
 		SessionID: ses.id,
 		State:     d.State,
 		Reason:    d.Reason,

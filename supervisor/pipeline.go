@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/stockade-dev/stockade/internal/failpoint"
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -21,47 +22,98 @@ import (
 // ctx ends the waiting, never the work.
 //
 // emit, if not nil, is called in order: with the acceptance once the intent is durable,
-// then with the output of an execution while it runs. It may be slow; nothing waits for
-// it but the caller.
+// then with the frames and the output of an execution while it runs. It may be slow; nothing
+// waits for it but the caller.
 //
-// Principal must be complete, the scope included.
+// Principal must be complete, the scope included. With a Key that was used before, nothing happens
+// again: the receipt is the one that there is, or is going to be.
 func (s *Supervisor) Do(ctx context.Context, req *api.Request, emit func(api.Event)) (*api.Receipt, error) {
-	return s.do(ctx, req, nil, emit)
+	c, err := s.begin(req, nil)
+	if err != nil {
+		return nil, err
+	}
+	return s.await(ctx, c, emit)
+}
+
+// Start is Do for a host.exec that is not waited for, or for so long only as its WaitMS says:
+// the answer is the receipt, or where the execution is by then.
+func (s *Supervisor) Start(ctx context.Context, req *api.Request) (*api.Pending, *api.Receipt, error) {
+	c, err := s.begin(req, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.admission(ctx); err != nil {
+		return nil, nil, err
+	}
+	if req.Exec != nil && req.Exec.WaitMS > 0 {
+		t := time.NewTimer(time.Duration(req.Exec.WaitMS) * time.Millisecond)
+		defer t.Stop()
+		select {
+		case <-c.done:
+		case <-t.C:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+	select {
+	case <-c.done:
+		return nil, c.receipt, c.err
+	default:
+	}
+	if c.execution == nil { // it is no execution; there is nothing to tell but its end
+		r, err := s.await(ctx, c, nil)
+		return nil, r, err
+	}
+	p, err := s.pending(c.execution, cursor{}, pendingBytes)
+	return p, nil, err
 }
 
 // PutBlob is Do for blob.put, whose content is not part of the request. content is not
 // read any more when PutBlob returns; so it does not return when ctx ends, but when the
 // content does.
 func (s *Supervisor) PutBlob(ctx context.Context, req *api.Request, content io.Reader) (*api.Receipt, error) {
-	return s.do(context.WithoutCancel(ctx), req, content, nil)
+	c, err := s.begin(req, content)
+	if err != nil {
+		return nil, err
+	}
+	return s.await(context.WithoutCancel(ctx), c, nil)
 }
 
-// do is the pipeline. Nothing starts before its intent is durable, and nothing is
-// reported before its receipt is.
-func (s *Supervisor) do(ctx context.Context, req *api.Request, content io.Reader, emit func(api.Event)) (*api.Receipt, error) {
+// begin is the pipeline up to the intent, and has the rest done. Nothing starts before its
+// intent is durable, and nothing is reported before its receipt is. With a key that is known it
+// returns the call that has it.
+func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 	c, err := s.newCall(req)
 	if err != nil {
 		return nil, err
 	}
+	earlier, err := s.claim(c)
+	if err != nil || earlier != nil {
+		s.admission.leave()
+		return earlier, err
+	}
 	c.content = content
 	if why := s.permit(c); why != nil {
 		defer s.admission.leave()
-		return s.refuse(c, why)
+		s.refuse(c, why)
+		return c, nil
 	}
 	if _, err := s.record(s.ctx, s.journal.Append, s.records(c)...); err != nil {
 		defer s.admission.leave()
 		c.operation.abandon(s, c)
-		return nil, err
+		c.err = err
+		s.over(c)
+		return c, nil
 	}
+	failpoint.Hit("supervisor.intent.durable")
 	c.watch.lap("intent")
-	if emit != nil && c.execution != nil {
-		c.follower = c.execution.follow(c.intent, api.Offsets{}) // before the first byte can come
-	}
+	s.registry.carry(c)
+	close(c.admitted)
 	go func() {
 		defer s.admission.leave()
 		s.act(c)
 	}()
-	return c.wait(ctx, emit)
+	return c, nil
 }
 
 // permit finds out whether, and as what exactly, an operation may take place. It
@@ -99,19 +151,22 @@ type call struct {
 	large    *ledger.Large // recorded in its place
 	nonce    string
 	intent   string
-	admitted time.Time
+	at       time.Time // of its admission
 	watch    stopwatch
 	content  io.Reader // of a blob
 
 	session   *session
 	execution *execution
-	follower  *follower
+	subject   *api.Process // of an operation on an execution: its record
 	facts     rego.Facts
 	decision  *rego.Decision        // nil until policy was asked
+	judged    *rego.Process         // what policy saw of subject
 	counts    *ledger.SessionCounts // as policy saw them
 	grant     *api.Grant            // of an open: effective
 	spec      sandbox.Spec
 	clamped   []api.Clamp
+
+	admitted chan struct{} // closed when the intent is durable; never, if it is refused
 
 	done    chan struct{} // closed when receipt or err is set
 	receipt *api.Receipt
@@ -158,7 +213,7 @@ func (s *Supervisor) newCall(req *api.Request) (*call, error) {
 
 // enter begins a call; whoever ends it leaves the gate.
 func (s *Supervisor) enter(req *api.Request, op operation) (*call, error) {
-	c := &call{operation: op, req: req, admitted: s.now(), done: make(chan struct{})}
+	c := &call{operation: op, req: req, at: s.now(), admitted: make(chan struct{}), done: make(chan struct{})}
 	c.watch.start()
 	c.redacted = req.Redact(s.salt)
 	var err error
@@ -213,12 +268,14 @@ func resolveFacts(s *Supervisor, c *call) *refusal {
 // decide asks policy, with the secrets already gone.
 func decide(s *Supervisor, c *call) *refusal {
 	entrypoint, _ := rego.Entrypoint(c.req.Op) // every served operation has one: see preflight
-	in := rego.Input{Request: &c.redacted, Facts: c.facts, Ceiling: s.ceiling, NowNS: c.admitted.UnixNano()}
+	in := rego.Input{Request: &c.redacted, Facts: c.facts, Ceiling: s.ceiling, NowNS: c.at.UnixNano()}
+	if c.subject != nil {
+		in.Process = rego.ProcessOf(*c.subject)
+		c.judged = in.Process
+	}
 	if c.session != nil && c.req.Open == nil {
 		in.Session = c.session.judged(c.execution)
-		c.counts = &ledger.SessionCounts{
-			SessionID: in.Session.SessionID, Executions: in.Session.Executions, LiveExecutions: in.Session.LiveExecutions,
-		}
+		c.counts = &ledger.SessionCounts{SessionID: in.Session.SessionID, Executions: in.Session.Executions, LiveExecutions: in.Session.LiveExecutions}
 	}
 	d := s.policy.Decide(s.ctx, entrypoint, in)
 	c.decision = &d
@@ -233,10 +290,12 @@ func decide(s *Supervisor, c *call) *refusal {
 
 // records are the intent and, once there is one, the decision.
 func (s *Supervisor) records(c *call) []ledger.Record {
+	at := c.at.UnixNano()
 	intent := &ledger.Intent{
-		Header:   ledger.At(c.admitted),
+		Header:   ledger.At(c.at),
 		IntentID: c.intent,
 		Nonce:    c.nonce,
+		Key:      c.req.Key,
 		Request:  c.request,
 	}
 	if c.large != nil {
@@ -246,21 +305,22 @@ func (s *Supervisor) records(c *call) []ledger.Record {
 		intent.SessionID = c.session.id
 	}
 	if c.execution != nil {
-		intent.ExecID = c.execution.id
+		intent.ExecID, intent.Queued = c.execution.id, c.execution.turn != nil
 	}
 	if c.decision == nil {
 		return []ledger.Record{intent}
 	}
 	d := c.decision
 	return []ledger.Record{intent, &ledger.Decision{
-		Header:        ledger.At(c.admitted),
+		Header:        ledger.At(c.at),
 		IntentID:      c.intent,
 		Policy:        d.Policy,
 		InputDigest:   d.InputDigest,
 		CeilingDigest: s.ceilingDigest,
-		NowNS:         c.admitted.UnixNano(),
+		NowNS:         at,
 		Facts:         c.facts,
 		Session:       c.counts,
+		Process:       c.judged,
 		Allow:         d.Allow,
 		Deny:          d.Deny,
 		Warn:          d.Warn,
@@ -272,7 +332,7 @@ func (s *Supervisor) records(c *call) []ledger.Record {
 
 // refuse settles an operation that does not take place. Its intent, its decision and
 // its receipt become durable together.
-func (s *Supervisor) refuse(c *call, why *refusal) (*api.Receipt, error) {
+func (s *Supervisor) refuse(c *call, why *refusal) {
 	c.operation.abandon(s, c)
 	if len(c.request) > keptRequest {
 		why = c.abridge(why)
@@ -288,14 +348,13 @@ func (s *Supervisor) refuse(c *call, why *refusal) (*api.Receipt, error) {
 	}
 	r.ErrorCode, r.Status = code, "error"
 	r.Payload = c.operation.failed(code, r.ErrorMessage)
-	s.settle(c, r, s.records(c)...)
-	return c.receipt, c.err
+	s.settle(c, r, s.journal.Append, s.records(c)...) // nothing is under way: it may wait for room on the disk
 }
 
 // abridge keeps the records and the receipt of a refusal small, whatever was asked. What
 // policy was asked cannot be rebuilt from them; its digest stays.
 func (c *call) abridge(why *refusal) *refusal {
-	c.large = &ledger.Large{Op: c.req.Op, Principal: c.req.Principal, SizeBytes: int64(len(c.request)), Digest: ledger.Digest(c.request)}
+	c.large = &ledger.Large{Op: c.req.Op, Principal: c.req.Principal, Key: c.req.Key, SizeBytes: int64(len(c.request)), Digest: ledger.Digest(c.request)}
 	c.facts = rego.Facts{}
 	if c.decision != nil {
 		d := *c.decision
@@ -318,6 +377,11 @@ func (c *call) abridge(why *refusal) *refusal {
 // goes away changes nothing.
 func (s *Supervisor) act(c *call) {
 	payload, fault := s.guarded(c)
+	if fault == errLeft {
+		c.err = fault
+		s.over(c)
+		return
+	}
 	r := c.newReceipt()
 	r.Payload = payload
 	r.Outcome, r.Status = api.OutcomeOK, "ok"
@@ -331,7 +395,42 @@ func (s *Supervisor) act(c *call) {
 			r.Status = "timeout"
 		}
 	}
-	s.settle(c, r)
+	if c.execution != nil {
+		s.settleExecution(c, r)
+		return
+	}
+	s.settle(c, r, s.journal.Settle)
+}
+
+// settleExecution says that the command ran, if that has not been said, and how it ended.
+func (s *Supervisor) settleExecution(c *call, r *api.Receipt) {
+	x := c.execution
+	x.framing.Lock()
+	defer x.framing.Unlock()
+	var before []ledger.Record
+	if !x.told && r.Payload.Exec != nil && r.Payload.Exec.StartedAtNS != 0 {
+		x.told = true
+		if f := x.newFrame(s, api.FrameStarted, api.FramePayload{}); f != nil {
+			before = append(before, f)
+		}
+	}
+	s.chronicle.read(func(state *ledger.State) {
+		if next, ok := state.NextFrame(c.intent); ok {
+			r.FrameSeq = next.Seq - 1 + int64(len(before))
+		}
+	})
+	s.settle(c, r, s.journal.Settle, before...)
+	x.wake.all()
+	if x.drained == nil || isClosed(x.drained) {
+		s.launcher.Forget(c.session.id, x.id)
+		return
+	}
+	s.background.Go(func() { // what it left in the background keeps its pipes, whoever the supervisor is
+		<-x.drained
+		if !isClosed(s.left) {
+			s.launcher.Forget(c.session.id, x.id)
+		}
+	})
 }
 
 // guarded keeps a bug in one operation from being the end of all of them.
@@ -357,10 +456,11 @@ func (c *call) newReceipt() *api.Receipt {
 		IntentID:      c.intent,
 		Op:            c.req.Op,
 		RequestedKind: c.req.RequestedKind,
+		Key:           c.req.Key,
 		Principal:     c.req.Principal,
 		Clamped:       c.clamped,
 	}
-	r.AdmittedAtNS, r.AdmittedAt = stamp(c.admitted)
+	r.AdmittedAtNS, r.AdmittedAt = stamp(c.at)
 	if c.session != nil {
 		r.SessionID = c.session.id
 	}
@@ -375,16 +475,13 @@ func (c *call) newReceipt() *api.Receipt {
 
 // settle makes the receipt durable, after the records that belong before it, and only
 // then lets anybody see it. An operation whose receipt cannot be recorded has none.
-func (s *Supervisor) settle(c *call, r *api.Receipt, before ...ledger.Record) {
+func (s *Supervisor) settle(c *call, r *api.Receipt, write writer, before ...ledger.Record) {
 	r.SettledAtNS, r.SettledAt = stamp(s.now())
 	r.Timings = c.watch.laps
-	write := s.journal.Settle
-	if len(before) > 0 {
-		write = s.journal.Append // nothing is under way: it may wait for room on the disk
-	}
-	first, err := s.record(s.ctx, write, append(before, &ledger.Settled{Header: s.header(), Receipt: r})...)
+	failpoint.Hit("supervisor.receipt.due")
+	_, err := s.record(s.ctx, write, append(before, &ledger.Settled{Header: ledger.At(s.now()), Receipt: r})...)
+	failpoint.Hit("supervisor.receipt.durable")
 	if err == nil {
-		s.receipts.add(first+int64(len(before)), r)
 		c.receipt = r
 	} else {
 		c.err = err
@@ -392,8 +489,14 @@ func (s *Supervisor) settle(c *call, r *api.Receipt, before ...ledger.Record) {
 	if c.operation.settled != nil {
 		c.operation.settled(s, c)
 	}
-	close(c.done)
+	s.over(c)
 	s.logReceipt(r)
+}
+
+// over ends a call, with its receipt or without one.
+func (s *Supervisor) over(c *call) {
+	s.registry.drop(c)
+	close(c.done)
 }
 
 // logReceipt says what happened without saying with what: no argument, no
@@ -407,17 +510,36 @@ func (s *Supervisor) logReceipt(r *api.Receipt) {
 		"uid", r.Principal.UID, "outcome", r.Outcome, "error_code", r.ErrorCode)
 }
 
-// wait returns the receipt, and hands out events until then.
-func (c *call) wait(ctx context.Context, emit func(api.Event)) (*api.Receipt, error) {
-	if emit != nil {
+// admission waits until it is certain whether the operation takes place.
+func (c *call) admission(ctx context.Context) error {
+	select {
+	case <-c.admitted:
+	case <-c.done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// await returns the receipt, and hands out events until then.
+func (s *Supervisor) await(ctx context.Context, c *call, emit func(api.Event)) (*api.Receipt, error) {
+	if err := c.admission(ctx); err != nil {
+		return nil, err
+	}
+	select {
+	case <-c.admitted:
+		if emit == nil {
+			break
+		}
 		accepted := api.Event{Kind: "accepted", IntentID: c.intent}
 		if c.execution != nil {
-			accepted.ExecID = c.execution.id
+			accepted.ExecID, accepted.Cursor = c.execution.id, cursor{}.String()
 		}
 		emit(accepted)
-		if c.follower != nil {
-			c.follower.run(ctx, emit)
+		if c.execution != nil {
+			s.watch(ctx, c.execution, cursor{}, emit)
 		}
+	default:
 	}
 	select {
 	case <-c.done:

@@ -17,14 +17,26 @@ import (
 	"github.com/stockade-dev/stockade/internal/journal"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
+// recorded is any record, as far as tests look at it.
+type recorded struct {
+	ledger.Header
+	SessionID string       `json:"session_id"`
+	State     string       `json:"state"`
+	Reason    string       `json:"reason"`
+	Usage     api.Usage    `json:"usage"`
+	Receipt   *api.Receipt `json:"receipt"`
+	Frame     *api.Frame   `json:"frame"`
+}
+
 // records reads the journal from the disk, as an auditor would while it is open.
-func (b *bench) records() []replayed {
+func (b *bench) records() []recorded {
 	b.t.Helper()
-	var all []replayed
+	var all []recorded
 	err := journal.Scan(filepath.Join(b.state, "journal"), func(_ int64, rec []byte) error {
-		var r replayed
+		var r recorded
 		err := json.Unmarshal(rec, &r)
 		all = append(all, r)
 		return err
@@ -35,7 +47,7 @@ func (b *bench) records() []replayed {
 	return all
 }
 
-func types(records []replayed) []string {
+func types(records []recorded) []string {
 	var out []string
 	for _, r := range records {
 		out = append(out, r.Type)

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/stockade-dev/stockade/internal/blob"
+	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
@@ -19,8 +21,11 @@ import (
 // allowed leaves no record; one that is denied returns its receipt as the second result
 // and nothing else. An error is an *api.Error, or the context's of a caller that waited.
 var reads = []api.Op{
-	api.OpSessionGet, api.OpSessionList, api.OpOutput, api.OpBlobGet,
-	api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
+	api.OpSessionGet, api.OpSessionList, api.OpSessionEvents, api.OpEvents,
+	api.OpProcessGet, api.OpProcessList, api.OpProcessWait, api.OpProcessWatch, api.OpOutput,
+	api.OpIntentGet, api.OpIntentList, api.OpIntentFrames,
+	api.OpBlobGet, api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
+	api.OpQuiescence, api.OpSnapshot,
 }
 
 // page is how many elements a list returns when the caller does not say.
@@ -81,7 +86,7 @@ func (s *Supervisor) Receipt(ctx context.Context, req *api.Request) (*api.Receip
 	if denial, err := s.permitRead(req, nil); denial != nil || err != nil {
 		return nil, denial, err
 	}
-	e, ok := s.receipts.intent(req.Principal, req.Read.IntentID)
+	e, ok := s.chronicle.receipts.intent(req.Principal, req.Read.IntentID)
 	if !ok {
 		return nil, nil, api.Errorf(api.CodeNotFound, "there is no receipt of %.80s", req.Read.IntentID)
 	}
@@ -96,7 +101,7 @@ func (s *Supervisor) Receipts(ctx context.Context, req *api.Request) (*api.Recei
 		return nil, denial, err
 	}
 	list := &api.ReceiptList{Receipts: []api.Receipt{}}
-	for _, seq := range s.receipts.list(req.Principal, req.Read, limit(req.Read.Limit)) {
+	for _, seq := range s.chronicle.receipts.list(req.Principal, req.Read, limit(req.Read.Limit)) {
 		r, err := s.receiptAt(seq)
 		if err != nil {
 			return nil, nil, err
@@ -137,76 +142,159 @@ func (s *Supervisor) OpenBlob(ctx context.Context, req *api.Request) (io.ReadClo
 	return content, size, nil, nil
 }
 
-// Output hands the output of an execution to emit, from the offsets on, until the
-// execution has ended, and returns its receipt. It serves executions that run and those
-// that ended; of the latter it gives what their receipts hold.
-func (s *Supervisor) Output(ctx context.Context, req *api.Request, from api.Offsets, emit func(api.Event)) (*api.Receipt, *api.Receipt, error) {
-	var running *call
-	denial, err := s.permitRead(req, func(c *call) *api.Error {
-		if running = s.registry.running(req.Principal, req.Read.ExecID); running != nil {
-			c.session = running.session
+// Watch hands the frames and the output of an execution to emit, from the cursor Read.After on,
+// until it has ended, and returns its receipt. It serves executions that live and those that
+// ended; of the latter it gives what is kept.
+func (s *Supervisor) Watch(ctx context.Context, req *api.Request, emit func(api.Event)) (receipt, denial *api.Receipt, err error) {
+	at, bad := parseCursor(req.Read.After)
+	if bad != nil {
+		return nil, nil, bad
+	}
+	x, denial, err := s.permitFollow(req)
+	if denial != nil || err != nil {
+		return nil, denial, err
+	}
+	if x != nil {
+		at = s.watch(ctx, x, at, emit)
+		if receipt, err = s.await(ctx, x.call, nil); err != nil {
+			return nil, nil, err
+		}
+	} else if receipt, err = s.receiptOf(req); err != nil {
+		return nil, nil, err
+	}
+	return receipt, nil, s.emitKept(ctx, receipt, at, emit)
+}
+
+// permitFollow asks whether the caller may read what an execution writes, and returns it if it
+// lives.
+func (s *Supervisor) permitFollow(req *api.Request) (x *execution, denial *api.Receipt, err error) {
+	ref := api.ProcessRef{ExecID: req.Read.ExecID, IntentID: req.Read.IntentID}
+	denial, err = s.permitRead(req, func(c *call) *api.Error {
+		if x = s.registry.execution(req.Principal, ref); x != nil {
+			c.session = x.session
 			return nil
 		}
-		ended, ok := s.receipts.exec(req.Principal, req.Read.ExecID)
+		ended, ok := s.receiptPlace(req)
 		if !ok {
-			return api.Errorf(api.CodeExecNotFound, "there is no execution %s", req.Read.ExecID)
+			return unknownExecution(ref)
 		}
 		c.session, _ = s.registry.find(req.Principal, ended.session) // nil once it is history
 		return nil
 	})
-	if denial != nil || err != nil {
-		return nil, denial, err
-	}
-	if running != nil {
-		if f := running.execution.follow(running.intent, from); f != nil {
-			f.run(ctx, emit)
-			r, err := running.wait(ctx, nil)
-			return r, nil, err
-		}
-		if _, err := running.wait(ctx, nil); err != nil {
-			return nil, nil, err
-		}
-	}
-	e, ok := s.receipts.exec(req.Principal, req.Read.ExecID)
-	if !ok {
-		return nil, nil, api.Errorf(api.CodeExecNotFound, "there is no execution %s", req.Read.ExecID)
-	}
-	r, err := s.receiptAt(e.seq)
-	if err != nil {
-		return nil, nil, err
-	}
-	return r, nil, s.emitRecorded(ctx, r, from, emit)
+	return x, denial, err
 }
 
-// emitRecorded hands out what a receipt holds of the output.
-func (s *Supervisor) emitRecorded(ctx context.Context, r *api.Receipt, from api.Offsets, emit func(api.Event)) error {
-	if r.Payload.Exec == nil {
-		return nil
+// unknownExecution is the answer to an id that does not exist, and to one of somebody else's.
+func unknownExecution(ref api.ProcessRef) *api.Error {
+	return api.Errorf(api.CodeExecNotFound, "there is no execution %.80s", cmp.Or(ref.ExecID, ref.IntentID))
+}
+
+func (s *Supervisor) receiptPlace(req *api.Request) (entry, bool) {
+	if req.Read.ExecID != "" {
+		return s.chronicle.receipts.exec(req.Principal, req.Read.ExecID)
 	}
-	for _, o := range []struct {
-		name   string
-		output *api.Output
-		offset int64
-	}{{"stdout", r.Payload.Exec.Stdout, from.Stdout}, {"stderr", r.Payload.Exec.Stderr, from.Stderr}} {
-		content, err := s.recorded(o.output)
+	e, ok := s.chronicle.receipts.intent(req.Principal, req.Read.IntentID)
+	return e, ok && e.exec != ""
+}
+
+// receiptOf returns the receipt of an execution that has ended.
+func (s *Supervisor) receiptOf(req *api.Request) (*api.Receipt, error) {
+	e, ok := s.receiptPlace(req)
+	if !ok {
+		return nil, unknownExecution(api.ProcessRef{ExecID: req.Read.ExecID, IntentID: req.Read.IntentID})
+	}
+	return s.receiptAt(e.seq)
+}
+
+// emitKept hands out what is kept of an execution that has ended.
+func (s *Supervisor) emitKept(ctx context.Context, r *api.Receipt, at cursor, emit func(api.Event)) error {
+	frames, err := s.framesAfter(r.IntentID, at.frame, int(r.FrameSeq))
+	if err != nil {
+		return err
+	}
+	for i := range frames {
+		at.frame = frames[i].Seq
+		emit(api.Event{Kind: "frame", Cursor: at.String(), IntentID: r.IntentID, ExecID: r.ExecID, Frame: &frames[i]})
+	}
+	src, done, err := s.keptOutput(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	for ctx.Err() == nil {
+		chunk, err := src.next(&at, readAtOnce)
 		if err != nil {
-			return api.Errorf(api.CodeBlobFailed, "%s: %v", o.name, err)
+			return api.Errorf(api.CodeBlobFailed, "output: %v", err)
 		}
-		offset := o.offset
-		for ctx.Err() == nil {
-			buf := make([]byte, 32<<10)
-			n, err := content.ReadAt(buf, offset)
-			if n > 0 {
-				emit(api.Event{Kind: "output", IntentID: r.IntentID, ExecID: r.ExecID, Stream: o.name, Offset: offset, Bytes: buf[:n]})
-				offset += int64(n)
-			}
-			if err != nil || n == 0 {
-				break
-			}
+		if len(chunk.Bytes) == 0 {
+			return nil
 		}
-		content.Close()
+		emit(outputEvent(r.IntentID, r.ExecID, chunk, at))
 	}
 	return nil
+}
+
+// keptOutput opens the output of an execution that has ended: in the order in which it came, if
+// that is still known, and otherwise as its receipt has it, stdout first.
+func (s *Supervisor) keptOutput(r *api.Receipt) (outputSource, func(), error) {
+	if r.Payload.Exec == nil {
+		return &receiptSource{}, func() {}, nil
+	}
+	if log, err := s.spool.Recover(r.ExecID, math.MaxInt64); err == nil {
+		if log.Kept(spool.Stdout)+log.Kept(spool.Stderr) > 0 {
+			log.Seal()
+			return logSource{log}, log.Close, nil
+		}
+		log.Close()
+	}
+	src := &receiptSource{}
+	for i, o := range []*api.Output{r.Payload.Exec.Stdout, r.Payload.Exec.Stderr} {
+		var err error
+		if src.content[i], err = s.recorded(o); err != nil {
+			src.close()
+			return nil, nil, missing(err)
+		}
+	}
+	return src, src.close, nil
+}
+
+// missing is an error of content that a receipt names.
+func missing(err error) *api.Error {
+	if errors.Is(err, blob.ErrNotFound) {
+		return api.Errorf(api.CodeMissingDependency, "%v", err)
+	}
+	return api.Errorf(api.CodeBlobFailed, "%v", err)
+}
+
+// receiptSource reads what a receipt holds.
+type receiptSource struct{ content [2]content }
+
+func (r *receiptSource) next(at *cursor, most int64) (api.Chunk, error) {
+	for i, name := range []string{"stdout", "stderr"} {
+		if r.content[i] == nil {
+			continue
+		}
+		offset := at.offset(name)
+		buf := make([]byte, min(most, readAtOnce))
+		n, err := r.content[i].ReadAt(buf, *offset)
+		if err != nil && err != io.EOF {
+			return api.Chunk{}, err
+		}
+		if n > 0 {
+			out := api.Chunk{Seq: int64(i + 1), Stream: name, Offset: *offset, Bytes: buf[:n]}
+			*offset += int64(n)
+			return out, nil
+		}
+	}
+	return api.Chunk{}, nil
+}
+
+func (r *receiptSource) close() {
+	for _, c := range r.content {
+		if c != nil {
+			c.Close()
+		}
+	}
 }
 
 // content is output wherever it is kept.
@@ -310,7 +398,8 @@ func (s *Supervisor) permitRead(req *api.Request, find func(*call) *api.Error) (
 		}
 	}
 	if why := decide(s, c); why != nil {
-		return s.refuse(c, why)
+		s.refuse(c, why)
+		return c.receipt, c.err
 	}
 	return nil, nil
 }

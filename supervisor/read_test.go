@@ -15,10 +15,10 @@ import (
 )
 
 // outputOf follows an execution and returns what came, by stream.
-func (b *bench) outputOf(exec string, from api.Offsets) (map[string]string, *api.Receipt) {
+func (b *bench) outputOf(exec string, from cursor) (map[string]string, *api.Receipt) {
 	b.t.Helper()
 	got := map[string]string{}
-	r, denial, err := b.Output(b.t.Context(), &api.Request{Op: api.OpOutput, Principal: alice, Read: &api.Read{ExecID: exec}}, from, func(e api.Event) {
+	r, denial, err := b.Watch(b.t.Context(), &api.Request{Op: api.OpProcessWatch, Principal: alice, Read: &api.Read{ExecID: exec, After: from.String()}}, func(e api.Event) {
 		got[e.Stream] += string(e.Bytes)
 	})
 	if err != nil || denial != nil {
@@ -50,7 +50,7 @@ func TestOutput(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		all.Go(func() {
-			got, r := b.outputOf(exec, api.Offsets{Stdout: 5})
+			got, r := b.outputOf(exec, cursor{stdout: 5})
 			if got["stdout"] != "ing" || r.ExecID != exec || time.Since(time.Unix(0, r.AdmittedAtNS)) != 3*time.Second {
 				t.Errorf("%v %+v", got, r)
 			}
@@ -59,12 +59,12 @@ func TestOutput(t *testing.T) {
 		b.signal(id, "INT")
 		all.Wait()
 		for from, want := range map[int64]string{0: "sleeping", 5: "ing", 8: "", 100: ""} {
-			if got, r := b.outputOf(exec, api.Offsets{Stdout: from}); got["stdout"] != want || r.ExecID != exec {
+			if got, r := b.outputOf(exec, cursor{stdout: from}); got["stdout"] != want || r.ExecID != exec {
 				t.Errorf("from %d: %v", from, got)
 			}
 		}
 		blob := b.exec(id, "flood", "100000")
-		if got, _ := b.outputOf(blob.ExecID, api.Offsets{Stdout: 99990}); got["stdout"] != string(pattern(100000)[99990:]) {
+		if got, _ := b.outputOf(blob.ExecID, cursor{stdout: 99990}); got["stdout"] != string(pattern(100000)[99990:]) {
 			t.Errorf("%v", got)
 		}
 	})

@@ -1,14 +1,17 @@
 package supervisor
 
 import (
+	"context"
 	"slices"
 	"sync"
 
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
-// registry knows the sessions: the live ones and the last that ended.
+// registry knows the sessions, the live ones and the last that ended, and the calls that are
+// in flight.
 type registry struct {
 	history int // ended sessions that are kept
 
@@ -17,10 +20,80 @@ type registry struct {
 	order    []*session // as they were added, oldest first
 	live     int
 	perUID   map[uint32]int
+	calls    map[string]*call   // whose intent is durable, by it
+	execs    map[string]*call   // of them the executions, by their id
+	keys     map[ownedKey]*call // of calls that have an idempotency key
+	changed  wake               // calls became fewer
 }
 
 func newRegistry(history int) *registry {
-	return &registry{history: history, sessions: map[string]*session{}, perUID: map[uint32]int{}}
+	return &registry{
+		history: history, sessions: map[string]*session{}, perUID: map[uint32]int{},
+		calls: map[string]*call{}, execs: map[string]*call{}, keys: map[ownedKey]*call{},
+	}
+}
+
+// carry takes in a call whose intent is durable.
+func (r *registry) carry(c *call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls[c.intent] = c
+	if c.execution != nil {
+		r.execs[c.execution.id] = c
+	}
+}
+
+// drop takes out a call that is over, or that never came to be.
+func (r *registry) drop(c *call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.calls, c.intent)
+	if c.execution != nil {
+		delete(r.execs, c.execution.id)
+	}
+	if key := (ownedKey{ledger.OwnerOf(c.req.Principal), c.req.Key}); c.req.Key != "" && r.keys[key] == c {
+		delete(r.keys, key)
+	}
+	r.changed.all()
+}
+
+// execution returns a live execution of p's.
+func (r *registry) execution(p api.Principal, ref api.ProcessRef) *execution {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.execs[ref.ExecID]
+	if ref.IntentID != "" {
+		c = r.calls[ref.IntentID]
+	}
+	if c == nil || c.execution == nil || !owns(c.execution.session.principal, p) {
+		return nil
+	}
+	return c.execution
+}
+
+// quiet waits until only executions are in flight, or ctx ends.
+func (r *registry) quiet(ctx context.Context) {
+	for {
+		next := r.changed.next()
+		r.mu.Lock()
+		short := len(r.calls) - len(r.execs)
+		r.mu.Unlock()
+		if short == 0 {
+			return
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// leave ends the timers of sessions that go on without us.
+func (r *registry) leave() {
+	for _, s := range r.all() {
+		s.leave()
+	}
 }
 
 // add takes a session in, if there is room for one more (R020). Live sessions are
@@ -40,6 +113,16 @@ func (r *registry) add(s *session, c sandbox.Ceiling) *api.Error {
 	r.live++
 	r.perUID[uid]++
 	return nil
+}
+
+// adopt takes in a session that lived before this supervisor began: it is there, whatever the
+// ceiling says by now.
+func (r *registry) adopt(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.insert(s)
+	r.live++
+	r.perUID[s.principal.UID]++
 }
 
 // restore takes in a session that ended before this supervisor began.
@@ -111,19 +194,4 @@ func (r *registry) all() []*session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.order)
-}
-
-// running returns a live execution of p's, as the call that carries it out.
-func (r *registry) running(p api.Principal, exec string) *call {
-	for _, s := range r.all() {
-		if !owns(s.principal, p) {
-			continue
-		}
-		for _, x := range s.executing() {
-			if x.id == exec {
-				return x.call
-			}
-		}
-	}
-	return nil
 }

@@ -1,199 +1,260 @@
 package supervisor
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/stockade-dev/stockade/internal/failpoint"
+	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
-// replay reads the journal from its beginning: it rebuilds the index of receipts and
-// the sessions that ended, and settles, once, what a crash left in flight (R255). It
-// never carries anything out (R248).
-func (s *Supervisor) replay(ctx context.Context) error {
-	h := history{index: s.receipts, intents: map[string]*ledger.Intent{}, sessions: map[string]*session{}}
-	if err := s.journal.Read(0, h.read); err != nil {
+// replay makes the state that the journal's records amount to. It carries nothing out (R248).
+func (s *Supervisor) replay() error {
+	s.chronicle = newChronicle(ledger.New(), 0)
+	err := s.journal.Read(0, func(seq int64, b []byte) error {
+		r, err := ledger.Decode(b)
+		if err == nil {
+			err = s.chronicle.add(seq, []ledger.Record{r})
+		}
+		if err != nil {
+			return fmt.Errorf("record %d: %w", seq, err)
+		}
+		return nil
+	})
+	if err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
-	now := s.now()
+	return nil
+}
+
+// reconcile compares what the journal says with what the runner has. What both know goes on;
+// what only the journal knows has ended, and is settled, once (R255); what only the runner
+// knows was never acknowledged, and is closed.
+func (s *Supervisor) reconcile(ctx context.Context) error {
+	held, err := s.held(ctx)
+	if err != nil {
+		return err
+	}
+	var live []ledger.LiveSession
+	var flying []api.Intent
+	s.chronicle.read(func(state *ledger.State) {
+		live, flying = state.LiveSessions(), state.InFlight()
+		for _, d := range state.Ended() {
+			s.registry.restore(endedSession(d))
+		}
+	})
 	var records []ledger.Record
-	var settled []*api.Receipt
-	for _, id := range h.pending {
-		if intent := h.intents[id]; intent != nil {
-			r, err := interrupted(intent, now)
-			if err != nil {
-				return fmt.Errorf("replay: %w", err)
-			}
-			settled = append(settled, r)
-			records = append(records, &ledger.Settled{Header: s.header(), Receipt: r})
+	adopted := &ledger.Adopted{Header: ledger.At(s.now())}
+	for _, d := range live {
+		ses, err := adoptedSession(d, held[d.SessionID])
+		if err == nil {
+			s.registry.adopt(ses)
+			adopted.Sessions = append(adopted.Sessions, ses.id)
+			continue
 		}
+		s.log.Warn("a session did not outlive the restart", "session_id", d.SessionID, "reason", err)
+		ended := endedSession(d.Session)
+		ended.end = endRestarted
+		ended.finish(s.now(), api.Usage{})
+		records = append(records, &ledger.SessionEnd{
+			Header: ledger.At(s.now()), SessionID: ended.id, State: ended.state, Reason: ended.end.reason, Usage: ended.usage,
+		})
+		s.registry.restore(ended)
 	}
-	for _, ses := range h.order {
-		if ses.ended.IsZero() {
-			ses.end = endRestarted
-			ses.finish(now, api.Usage{})
-			records = append(records, &ledger.SessionEnd{
-				Header:    s.header(),
-				SessionID: ses.id,
-				State:     ses.state,
-				Reason:    ses.end.reason,
-				Usage:     ses.usage,
-			})
+	var going []*call
+	for _, in := range flying {
+		c, err := s.adoptedCall(in, held)
+		if err == nil {
+			going = append(going, c)
+			adopted.Executions = append(adopted.Executions, in.ExecID)
+			continue
 		}
-		close(ses.closed)
-		s.registry.restore(ses)
-	}
-	// In parts, because one Append has a limit and a crash may have left many. A crash
-	// between two of them leaves the rest for the next replay.
-	for at := 0; at < len(records); at += appendAtOnce {
-		part := records[at:min(at+appendAtOnce, len(records))]
-		first, err := s.record(ctx, s.journal.Settle, part...)
+		r, err := s.interrupted(in, err.Error())
 		if err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
-		for i := range part {
-			if n := at + i; n < len(settled) {
-				s.receipts.add(first+int64(i), settled[n])
-			}
+		records = append(records, &ledger.Settled{Header: ledger.At(s.now()), Receipt: r})
+	}
+	settled := len(records)
+	if len(adopted.Sessions) > 0 {
+		records = append(records, adopted)
+	}
+	// In parts, because one Append has a limit and a crash may have left many. A crash
+	// between two of them leaves the rest for the next replay.
+	for part := range slices.Chunk(records, appendAtOnce) {
+		failpoint.Hit("supervisor.reconcile")
+		if _, err := s.record(ctx, s.journal.Settle, part...); err != nil {
+			return fmt.Errorf("replay: %w", err)
 		}
 	}
 	if len(records) > 0 {
-		s.log.Warn("settled what an earlier supervisor left", "operations", len(settled), "records", len(records))
+		s.log.Warn("took over from an earlier supervisor", "settled", settled, "sessions", len(adopted.Sessions), "executions", len(adopted.Executions))
 	}
+	s.closeUnknown(ctx, held, live)
+	s.goOn(live, going)
 	return nil
 }
 
-// appendAtOnce is how many records of replay go into one Append.
+// appendAtOnce is how many records of a reconciliation go into one Append.
 const appendAtOnce = 256
 
-// history is what replay learns from the journal.
-type history struct {
-	index    *index
-	intents  map[string]*ledger.Intent // without a receipt
-	pending  []string                  // their ids, and of some that were settled since
-	sessions map[string]*session
-	order    []*session
+// held is what the runner has, by session.
+func (s *Supervisor) held(ctx context.Context) (map[string]*sandbox.Held, error) {
+	list, err := s.launcher.Sessions(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask the runner for its sessions: %w", err)
+	}
+	held := make(map[string]*sandbox.Held, len(list))
+	for i := range list {
+		held[list[i].Session] = &list[i]
+	}
+	return held, nil
 }
 
-// replayed is any record: the members of all types that replay looks at.
-type replayed struct {
-	ledger.Header
-	SessionID string       `json:"session_id"`
-	State     string       `json:"state"`
-	Reason    string       `json:"reason"`
-	Usage     api.Usage    `json:"usage"`
-	Receipt   *api.Receipt `json:"receipt"`
-}
-
-// decisionPrefix begins the records that say nothing about the state of anything. They
-// are a third of a journal, and the largest.
-var decisionPrefix = []byte(`{"type":"decision",`)
-
-func (h *history) read(seq int64, b []byte) error {
-	if bytes.HasPrefix(b, decisionPrefix) {
-		return nil
+// closeUnknown closes what the runner has and no receipt names, and forgets executions whose
+// receipts are durable.
+func (s *Supervisor) closeUnknown(ctx context.Context, held map[string]*sandbox.Held, live []ledger.LiveSession) {
+	known := map[string]bool{}
+	for _, d := range live {
+		known[d.SessionID] = true
 	}
-	var r replayed
-	if err := json.Unmarshal(b, &r); err != nil {
-		return fmt.Errorf("record %d: %w", seq, err)
-	}
-	switch r.Type {
-	case ledger.TypeIntent:
-		intent := new(ledger.Intent)
-		if err := json.Unmarshal(b, intent); err != nil {
-			return fmt.Errorf("record %d: %w", seq, err)
-		}
-		h.intents[intent.IntentID] = intent
-		h.pending = append(h.pending, intent.IntentID)
-	case ledger.TypeReceipt:
-		if r.Receipt == nil {
-			return fmt.Errorf("record %d: a receipt record without a receipt", seq)
-		}
-		h.receipt(seq, r.Receipt)
-	case ledger.TypeSessionEnd:
-		if ses := h.sessions[r.SessionID]; ses != nil {
-			ses.end = ending{reason: r.Reason, state: r.State}
-			if r.Reason == endExpired.reason {
-				ses.end = endExpired
+	for _, id := range slices.Sorted(maps.Keys(held)) {
+		if !known[id] {
+			if _, err := s.launcher.Close(ctx, id); err != nil && !gone(err) {
+				s.log.Warn("close session", "session_id", id, "error", err)
 			}
-			ses.finish(time.Unix(0, r.AtNS), r.Usage)
+			continue
+		}
+		for _, x := range held[id].Execs {
+			if s.registry.execs[x.ID] == nil {
+				s.discard(ctx, id, x.ID)
+			}
 		}
 	}
-	return nil
 }
 
-func (h *history) receipt(seq int64, r *api.Receipt) {
-	h.index.add(seq, r)
-	intent := h.intents[r.IntentID]
-	delete(h.intents, r.IntentID)
-	switch {
-	case r.Payload.Open != nil && r.Outcome == api.OutcomeOK:
-		ses := restoreSession(r, intent)
-		h.sessions[ses.id] = ses
-		h.order = append(h.order, ses)
-	case r.ExecID != "" && h.sessions[r.SessionID] != nil:
-		h.sessions[r.SessionID].executions++
+// discard has the runner forget an execution whose receipt is durable. What it left in the
+// background keeps its pipes.
+func (s *Supervisor) discard(ctx context.Context, session, exec string) {
+	defer s.launcher.Forget(session, exec)
+	s.registry.mu.Lock()
+	ses := s.registry.sessions[session]
+	s.registry.mu.Unlock()
+	if ses == nil || !ses.grant.Exec.Background {
+		return
 	}
-	if len(h.pending) > 1024 && len(h.pending) > 2*len(h.intents) {
-		h.pending = slices.DeleteFunc(h.pending, func(id string) bool { return h.intents[id] == nil })
+	proc, err := s.launcher.Attach(ctx, session, exec)
+	if err != nil {
+		return // nothing is left of it
 	}
+	ses.hold(proc)
+	s.background.Go(func() {
+		var both sync.WaitGroup
+		both.Go(func() { io.Copy(io.Discard, proc.Stdout) })
+		io.Copy(io.Discard, proc.Stderr)
+		both.Wait()
+		ses.release(proc)
+	})
 }
 
-// restoreSession gives a session as its open left it; that it ended is certain.
-func restoreSession(r *api.Receipt, intent *ledger.Intent) *session {
-	open := r.Payload.Open
-	ses := &session{
-		id:        open.SessionID,
-		principal: r.Principal,
-		intent:    r.IntentID,
-		policy:    r.Policy.Digest,
-		grant:     open.Grant,
-		state:     stateReady,
-		started:   time.Unix(0, open.StartedAtNS),
-		live:      map[string]*execution{},
-		closed:    make(chan struct{}),
+// interrupted is the receipt of an operation that a restart cut off.
+func (s *Supervisor) interrupted(in api.Intent, why string) (*api.Receipt, error) {
+	req, _, err := s.intentAt(in.EmittedAtSeq)
+	if err != nil {
+		return nil, err
 	}
-	if open.ExpiresAtNS != 0 {
-		ses.expires = time.Unix(0, open.ExpiresAtNS)
-	}
-	var req api.Request
-	if intent != nil && json.Unmarshal(intent.Request, &req) == nil && req.Open != nil {
-		ses.labels = req.Open.Labels
-	}
-	return ses
-}
-
-// interrupted is the receipt of an operation that a crash cut off. Whether it took
-// effect is unknown; what is certain is that nothing of it is left.
-func interrupted(intent *ledger.Intent, now time.Time) (*api.Receipt, error) {
-	var req api.Request
-	if err := json.Unmarshal(intent.Request, &req); err != nil {
-		return nil, fmt.Errorf("intent %s: %w", intent.IntentID, err)
-	}
-	const message = "the supervisor restarted while the operation was in flight"
 	r := &api.Receipt{
 		Version:       1,
-		IntentID:      intent.IntentID,
-		Op:            req.Op,
+		IntentID:      in.IntentID,
+		Op:            in.Op,
 		RequestedKind: req.RequestedKind,
-		Principal:     req.Principal,
-		SessionID:     intent.SessionID,
-		ExecID:        intent.ExecID,
+		Key:           in.Key,
+		Principal:     in.Principal,
+		SessionID:     in.SessionID,
+		ExecID:        in.ExecID,
+		FrameSeq:      in.FrameSeq,
 		Outcome:       api.OutcomeFaulted,
 		Status:        "error",
 		ErrorCode:     api.CodeSupervisorRestarted,
-		ErrorMessage:  message,
+		ErrorMessage:  why,
 	}
-	if op, ok := operations[req.Op]; ok {
-		r.Payload = op.failed(api.CodeSupervisorRestarted, message)
+	if op, ok := operations[in.Op]; ok {
+		r.Payload = op.failed(api.CodeSupervisorRestarted, why)
 	}
-	r.AdmittedAtNS, r.AdmittedAt = stamp(time.Unix(0, intent.AtNS))
-	r.SettledAtNS, r.SettledAt = stamp(now)
+	r.AdmittedAtNS, r.AdmittedAt = in.AdmittedAtNS, in.AdmittedAt
+	r.SettledAtNS, r.SettledAt = stamp(s.now())
 	return r, nil
+}
+
+// intentAt reads an intent, and the decision that was written with it.
+func (s *Supervisor) intentAt(seq int64) (*api.Request, *ledger.Decision, error) {
+	var intent ledger.Intent
+	if err := s.recordAt(seq, &intent); err != nil {
+		return nil, nil, err
+	}
+	var req api.Request
+	if err := json.Unmarshal(intent.Request, &req); err != nil {
+		return nil, nil, fmt.Errorf("intent %s: %w", intent.IntentID, err)
+	}
+	var decision ledger.Decision
+	if err := s.recordAt(seq+1, &decision); err != nil || decision.IntentID != intent.IntentID {
+		return &req, nil, nil // nothing was started without one
+	}
+	return &req, &decision, nil
+}
+
+func (s *Supervisor) recordAt(seq int64, into ledger.Record) error {
+	b, err := s.journal.Get(seq)
+	if err == nil {
+		err = json.Unmarshal(b, into)
+	}
+	if err != nil {
+		return fmt.Errorf("record %d: %w", seq, err)
+	}
+	return nil
+}
+
+// endedSession is a session of the past as the registry has it.
+func endedSession(d api.Session) *session {
+	ses := &session{
+		id:         d.SessionID,
+		principal:  d.Principal,
+		labels:     d.Labels,
+		intent:     d.OpenIntent,
+		policy:     d.PolicyDigest,
+		grant:      d.Grant,
+		state:      d.State,
+		end:        ending{reason: d.Reason, state: d.State},
+		started:    time.Unix(0, d.StartedAtNS),
+		expires:    instant(d.ExpiresAtNS),
+		ended:      instant(d.EndedAtNS),
+		executions: d.Executions,
+		usage:      d.Usage,
+		live:       map[string]*execution{},
+		closed:     make(chan struct{}),
+	}
+	for _, why := range []ending{endExpired, endIdle} {
+		if d.Reason == why.reason {
+			ses.end = why
+		}
+	}
+	close(ses.closed)
+	return ses
+}
+
+// instant is the inverse of stamp.
+func instant(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
 }

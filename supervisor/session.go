@@ -19,6 +19,7 @@ import (
 const (
 	stateCreating = "creating"
 	stateReady    = "ready"
+	stateQuiesced = "quiesced" // ready, and paused
 	stateClosing  = "closing"
 	stateClosed   = "closed"
 	stateError    = "error"
@@ -36,6 +37,7 @@ var (
 	endClosed     = ending{"closed", stateClosed, api.CodeSessionClosed}
 	endSignal     = ending{"signal", stateClosed, api.CodeSessionClosed}
 	endExpired    = ending{"expired", stateClosed, api.CodeSessionExpired}
+	endIdle       = ending{"idle", stateClosed, api.CodeSessionIdle}
 	endShutdown   = ending{"shutdown", stateClosed, api.CodeSessionClosed}
 	endRestarted  = ending{"supervisor_restarted", stateClosed, api.CodeSupervisorRestarted}
 	endRunnerGone = ending{"runner_unavailable", stateError, api.CodeRunnerUnavailable}
@@ -62,11 +64,14 @@ type session struct {
 	usage      api.Usage
 	executions int64
 	live       map[string]*execution
+	running    int                       // of them, those that need not wait
+	waiting    []*execution              // the others, in order of arrival
 	pipes      map[*sandbox.Process]bool // that are being drained
+	paused     bool
 	timer      *time.Timer
 
-	running sync.WaitGroup // live executions
-	closed  chan struct{}  // closed when the end is recorded
+	settling sync.WaitGroup // live executions
+	closed   chan struct{}  // closed when the end is recorded
 }
 
 func newSession(p api.Principal, open *api.SessionOpen) *session {
@@ -156,21 +161,58 @@ func unknownSession(id string) *api.Error {
 	return api.Errorf(api.CodeSessionNotFound, "there is no session %s", id)
 }
 
-// admit takes an execution in, if the session is usable and has room for it.
-func (s *session) admit(x *execution, now time.Time) *api.Error {
+// admit takes an execution in, if the session is usable. Where it runs as many as it may, one
+// more waits for its turn, unless too many do (R052).
+func (s *session) admit(x *execution, now time.Time, queue int64) *api.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usableLocked(now); err != nil {
 		return err
 	}
-	// One that left its pipes to a background process costs us what a live one does.
-	if most := s.grant.Ceilings.Executions; most > 0 && int64(max(len(s.live), len(s.pipes))) >= most {
-		return api.Errorf(api.CodeExecLimit, "session %s has %d executions at once, which is its limit", s.id, most)
+	switch {
+	case s.paused:
+		return api.Errorf(api.CodeSessionPaused, "session %s is paused", s.id)
+	case s.hasRoom():
+		s.running++
+	case int64(len(s.waiting)) >= queue:
+		return api.Errorf(api.CodeQueueFull, "session %s runs %d executions at once, which is its limit, and %d wait", s.id, s.running, len(s.waiting))
+	default:
+		x.turn = make(chan struct{})
+		s.waiting = append(s.waiting, x)
 	}
+	s.enter(x)
+	return nil
+}
+
+// adopt takes in an execution that an earlier supervisor started.
+func (s *session) adopt(x *execution) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running++
+	s.enter(x)
+}
+
+func (s *session) enter(x *execution) {
 	s.live[x.id] = x
 	s.executions++
-	s.running.Add(1)
-	return nil
+	s.settling.Add(1)
+}
+
+// hasRoom reports whether one more execution may run. One that left its pipes to a background
+// process costs us what a live one does.
+func (s *session) hasRoom() bool {
+	most := s.grant.Ceilings.Executions
+	return most == 0 || int64(max(s.running, len(s.pipes))) < most
+}
+
+// proceed gives turns to those who wait, first come, first served.
+func (s *session) proceed() {
+	for len(s.waiting) > 0 && s.state == stateReady && s.hasRoom() {
+		x := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		s.running++
+		close(x.turn)
+	}
 }
 
 // dismiss takes an execution out, once its receipt is durable. One that was refused
@@ -178,11 +220,17 @@ func (s *session) admit(x *execution, now time.Time) *api.Error {
 func (s *session) dismiss(x *execution, refused bool) {
 	s.mu.Lock()
 	delete(s.live, x.id)
+	if at := slices.Index(s.waiting, x); at >= 0 {
+		s.waiting = slices.Delete(s.waiting, at, at+1)
+	} else {
+		s.running--
+	}
 	if refused {
 		s.executions--
 	}
+	s.proceed()
 	s.mu.Unlock()
-	s.running.Done()
+	s.settling.Done()
 }
 
 // close begins the end and returns the executions that have to be stopped. first is
@@ -227,6 +275,7 @@ func (s *session) release(p *sandbox.Process) {
 		delete(s.pipes, p)
 		p.Stdout.Close()
 		p.Stderr.Close()
+		s.proceed()
 	}
 }
 
@@ -239,6 +288,16 @@ func (s *session) releaseAll() {
 		p.Stderr.Close()
 	}
 	clear(s.pipes)
+}
+
+// leave ends what is ours of a session that goes on.
+func (s *session) leave() {
+	s.releaseAll()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 }
 
 // executing returns the live executions.

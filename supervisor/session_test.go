@@ -109,7 +109,7 @@ func TestForeignSessionIsUnknown(t *testing.T) {
 			is(err, api.CodeSessionNotFound)
 			_, _, err = b.Receipt(t.Context(), &api.Request{Op: api.OpReceiptGet, Principal: mallory, Read: &api.Read{IntentID: exec.IntentID}})
 			is(err, api.CodeNotFound)
-			_, _, err = b.Output(t.Context(), &api.Request{Op: api.OpOutput, Principal: mallory, Read: &api.Read{ExecID: exec.ExecID}}, api.Offsets{}, nil)
+			_, _, err = b.Watch(t.Context(), &api.Request{Op: api.OpProcessWatch, Principal: mallory, Read: &api.Read{ExecID: exec.ExecID}}, nil)
 			is(err, api.CodeExecNotFound)
 			list, _, err := b.Receipts(t.Context(), &api.Request{Op: api.OpReceiptList, Principal: mallory, Read: &api.Read{SessionID: id}})
 			if err != nil || len(list.Receipts) != 0 {
@@ -370,7 +370,7 @@ func TestSessionBeingBuilt(t *testing.T) {
 // Of the sessions that ended the last few can still be looked at; one that lives is never forgotten.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := startOn(t, newFake(), filepath.Join(t.TempDir(), "state"), func(cfg *Config) { cfg.Defaults.History = 2 })
+		b := startOn(t, newFake(), filepath.Join(t.TempDir(), "state"), func(cfg *Config) { cfg.Defaults.History.Sessions = 2 })
 		defer b.stop()
 		live := b.session()
 		want := []string{live}

@@ -10,12 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stockade-dev/stockade/internal/blob"
 	"github.com/stockade-dev/stockade/internal/cleanup"
 	"github.com/stockade-dev/stockade/internal/durable"
 	"github.com/stockade-dev/stockade/internal/journal"
+	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -42,7 +44,10 @@ type Defaults struct {
 	OutputBytes  int64         // kept of each stream of an execution; 0 means 64 MiB
 	InlineBytes  int64         // largest inline output; 0 means 16 KiB
 	PreviewBytes int64         // of a blob that the receipt shows; 0 means 512
-	History      int           // ended sessions that can still be looked at; 0 means 2000
+	Progress     time.Duration // between two progress frames of an execution; 0 means 10 s
+	Queue        int64         // executions of one session that may wait for their turn; 0 means 64
+
+	History ledger.Limits // what of the past stays in view; zeros mean the ledger's defaults
 }
 
 func (d Defaults) filled() Defaults {
@@ -52,7 +57,9 @@ func (d Defaults) filled() Defaults {
 		OutputBytes:  cmp.Or(d.OutputBytes, 64<<20),
 		InlineBytes:  cmp.Or(d.InlineBytes, 16<<10),
 		PreviewBytes: cmp.Or(d.PreviewBytes, 512),
-		History:      cmp.Or(d.History, 2000),
+		Progress:     cmp.Or(d.Progress, 10*time.Second),
+		Queue:        cmp.Or(d.Queue, 64),
+		History:      d.History,
 	}
 }
 
@@ -71,11 +78,14 @@ type Supervisor struct {
 	ceilingDigest string
 	salt          []byte
 	journal       *journal.Journal
+	chronicle     *chronicle
 	blobs         *blob.Store
+	spool         *spool.Store
 	stdins        budget // of memory for stdin
 	registry      *registry
-	receipts      *index
+	draining      atomic.Bool
 
+	left       chan struct{}   // closed by Leave: what lives is the successor's
 	ctx        context.Context // of everything that no caller can cancel
 	cancel     context.CancelCauseFunc
 	admission  gate
@@ -95,12 +105,13 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 		version:  cfg.Version,
 		log:      cmp.Or(cfg.Log, slog.Default()),
 		now:      cfg.Now,
+		left:     make(chan struct{}),
 	}
 	if s.now == nil {
 		s.now = time.Now
 	}
-	s.registry = newRegistry(s.defaults.History)
-	s.receipts = newIndex()
+	s.registry = newRegistry(cmp.Or(s.defaults.History.Sessions, 2000))
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	var undo cleanup.Stack
 	defer undo.Run()
 
@@ -120,6 +131,10 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 		return nil, err
 	}
 	undo.Add(func() { s.blobs.Close() })
+	if s.spool, err = spool.Open(filepath.Join(cfg.State, "spool")); err != nil {
+		return nil, err
+	}
+	undo.Add(func() { s.spool.Close() })
 	if s.journal, err = journal.Open(filepath.Join(cfg.State, "journal"), journal.Options{}); err != nil {
 		return nil, err
 	}
@@ -131,14 +146,16 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	if err := preflight(s.policy); err != nil {
 		return nil, err
 	}
-	if err := s.replay(ctx); err != nil {
+	if err := s.replay(); err != nil {
 		return nil, err
 	}
-	// Last, as the proof that the journal can be written.
-	if err := s.begin(ctx); err != nil {
+	// The proof that the journal can be written; nothing has been touched before it.
+	if err := s.declare(ctx); err != nil {
 		return nil, err
 	}
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	if err := s.reconcile(ctx); err != nil {
+		return nil, err
+	}
 	s.background.Go(s.watchRunner)
 	s.undo, undo = undo, cleanup.Stack{}
 	return s, nil
@@ -183,19 +200,20 @@ func preflight(policy *rego.Engine) error {
 	return nil
 }
 
-// begin records what the decisions of this run rest on.
-func (s *Supervisor) begin(ctx context.Context) error {
+// declare records what the decisions of this run rest on.
+func (s *Supervisor) declare(ctx context.Context) error {
 	ceiling, err := api.Encode(s.ceiling)
 	if err != nil {
 		return err
 	}
 	s.ceilingDigest = ledger.Digest(ceiling)
 	_, err = s.record(ctx, s.journal.Append, &ledger.Start{
-		Header:        s.header(),
+		Header:        ledger.At(s.now()),
 		Version:       s.version,
 		PolicyDigest:  s.policy.Digest(),
 		Ceiling:       s.ceiling,
 		CeilingDigest: s.ceilingDigest,
+		Limits:        s.defaults.History,
 	})
 	if err != nil {
 		return err
@@ -206,11 +224,12 @@ func (s *Supervisor) begin(ctx context.Context) error {
 	return err
 }
 
-func (s *Supervisor) header() ledger.Header { return ledger.At(s.now()) }
+// writer is Append or Settle of the journal.
+type writer func(context.Context, ...[]byte) (first int64, err error)
 
-// record encodes records that belong together and writes them with one call of write,
-// which is Append or Settle of the journal; they are durable when it returns.
-func (s *Supervisor) record(ctx context.Context, write func(context.Context, ...[]byte) (int64, error), records ...ledger.Record) (first int64, err error) {
+// record writes records that belong together with one call of write. When it returns they are
+// durable, and the chronicle has them.
+func (s *Supervisor) record(ctx context.Context, write writer, records ...ledger.Record) (first int64, err error) {
 	encoded := make([][]byte, len(records))
 	for i, r := range records {
 		if encoded[i], err = ledger.Encode(r); err != nil {
@@ -220,6 +239,9 @@ func (s *Supervisor) record(ctx context.Context, write func(context.Context, ...
 	if first, err = write(ctx, encoded...); err != nil {
 		s.log.Error("journal", "error", err)
 		return 0, api.Errorf(api.CodeJournalFailed, "the journal cannot be written")
+	}
+	if err := s.chronicle.add(first, records); err != nil {
+		s.log.Error("bug: a record of ours contradicts the format", "first", first, "error", err)
 	}
 	return first, nil
 }
@@ -262,6 +284,25 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	endAll(0) // what was still being opened
 	ends.Wait()
 	s.cancel(errors.New("the supervisor has closed"))
+	s.background.Wait()
+	s.undo.Run()
+	return nil
+}
+
+// Leave ends the supervisor and leaves what lives to its successor: it refuses new work, lets
+// what is not an execution settle, and closes the journal. Sessions and executions stay with the
+// runner.
+func (s *Supervisor) Leave(ctx context.Context) error {
+	idle, first := s.admission.close()
+	if !first {
+		<-idle
+		return nil
+	}
+	s.registry.quiet(ctx) // opens and closes are not to be cut off
+	close(s.left)
+	<-idle
+	s.registry.leave()
+	s.cancel(errors.New("the supervisor has left"))
 	s.background.Wait()
 	s.undo.Run()
 	return nil

@@ -120,6 +120,8 @@ type ExecResult struct {
 	Signal       string     `json:"signal,omitempty"`
 	Stdout       *Output    `json:"stdout,omitzero"`
 	Stderr       *Output    `json:"stderr,omitzero"`
+	StdoutBytes  int64      `json:"stdout_bytes,omitzero"` // written by the process, kept or not
+	StderrBytes  int64      `json:"stderr_bytes,omitzero"`
 	Overflow     *Overflow  `json:"overflow,omitzero"`
 	Outputs      []Artifact `json:"outputs,omitempty"`
 	Usage        Usage      `json:"usage,omitzero"`

@@ -2,33 +2,44 @@ package supervisor
 
 import (
 	"bytes"
-	"context"
+	"fmt"
 	"io"
-	"os"
-	"sync"
 	"testing"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
 	"github.com/stockade-dev/stockade/internal/blob"
+	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
 func store(t *testing.T) *blob.Store {
 	t.Helper()
-	s, err := blob.Open(t.TempDir() + "/blobs")
+	blobs, err := blob.Open(t.TempDir() + "/blobs")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	t.Cleanup(func() { blobs.Close() })
+	return blobs
+}
+
+func stores(t *testing.T) (*spool.Store, *blob.Store) {
+	t.Helper()
+	blobs := store(t)
+	logs, err := spool.Open(t.TempDir() + "/spool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { logs.Close() })
+	return logs, blobs
 }
 
 // R058–R064, R062: the form of an output is a function of its bytes and the limits, not
 // of how the bytes arrived; what is returned are the bytes.
 func TestFormIsAFunction(t *testing.T) {
-	blobs := store(t)
+	logs, blobs := stores(t)
+	count := 0
 	rapid.Check(t, func(t *rapid.T) {
 		content := rapid.OneOf(
 			rapid.SliceOfN(rapid.Byte(), 0, 300),
@@ -46,16 +57,18 @@ func TestFormIsAFunction(t *testing.T) {
 		}
 		var previous *api.Output
 		for i := range 2 {
-			s := &stream{name: "stdout", limit: limit, store: blobs, wake: &wake{}}
-			for rest := content; len(rest) > 0; {
-				n := len(rest)
-				if i == 1 {
-					n = rapid.IntRange(1, len(rest)).Draw(t, "chunk")
-				}
-				s.Write(rest[:n])
-				rest = rest[n:]
+			count++
+			log := logs.Create(fmt.Sprint("x-", count), limit)
+			var from io.Reader = bytes.NewReader(content)
+			if i == 1 {
+				from = &pieces{content, rapid.IntRange(1, len(content)+1).Draw(t, "chunk")}
 			}
-			out, over, err := s.seal(f)
+			if err := log.Copy(spool.Stdout, from); err != nil {
+				t.Fatal(err)
+			}
+			log.Seal()
+			out, over, err := materialize(log, spool.Stdout, f, blobs)
+			log.Close()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,6 +82,21 @@ func TestFormIsAFunction(t *testing.T) {
 	})
 }
 
+// pieces gives its bytes a few at a time.
+type pieces struct {
+	rest []byte
+	size int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, p.rest[:min(p.size, len(p.rest))])
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
 func encodeOutput(t *rapid.T, o *api.Output) string {
 	b, err := api.Encode(o)
 	if err != nil {
@@ -76,7 +104,6 @@ func encodeOutput(t *rapid.T, o *api.Output) string {
 	}
 	return string(b)
 }
-
 // check says what the contract says, in other words than the code.
 func check(t *rapid.T, blobs *blob.Store, kept []byte, total int64, f outputForm, out *api.Output, over *api.Overflow) {
 	if len(kept) == 0 {
@@ -125,79 +152,5 @@ func check(t *rapid.T, blobs *blob.Store, kept []byte, total int64, f outputForm
 		t.Fatalf("valid UTF-8 is %t, and the output %+v", utf8.Valid(kept), out)
 	case out.Truncated != (total > int64(len(kept))) || out.Truncated && out.TotalBytes != total:
 		t.Fatalf("truncated is %t, total %d of %d", out.Truncated, out.TotalBytes, total)
-	}
-}
-
-// R154, R157, C16: any number of followers, from any offset, get every later byte once,
-// whatever becomes of the stream meanwhile; they hold nothing up.
-func TestFollowers(t *testing.T) {
-	blobs := store(t)
-	content := pattern(1 << 20)
-	for _, f := range []outputForm{{inline: 2 << 20}, {inline: 10}, {inline: 10, require: true}} {
-		x := &execution{id: "x", wake: &wake{}}
-		x.stdout = &stream{name: "stdout", limit: 1 << 30, store: blobs, wake: x.wake}
-		x.stderr = &stream{name: "stderr", limit: 1 << 30, store: blobs, wake: x.wake}
-		var readers sync.WaitGroup
-		for i := range 8 {
-			from := int64(i * 1000)
-			follower := x.follow("i", api.Offsets{Stdout: from})
-			readers.Go(func() {
-				var got []byte
-				follower.run(context.Background(), func(e api.Event) {
-					if e.Offset != from+int64(len(got)) {
-						t.Errorf("offset %d after %d bytes", e.Offset, len(got))
-					}
-					got = append(got, e.Bytes...)
-				})
-				if !bytes.Equal(got, content[from:]) {
-					t.Errorf("from %d: %d bytes", from, len(got))
-				}
-			})
-		}
-		never := x.follow("i", api.Offsets{}) // reads nothing, and is no reason to wait
-		if n, err := x.stdout.ReadFrom(bytes.NewReader(content)); n != 1<<20 || err != nil {
-			t.Error(n, err)
-		}
-		if _, _, err := x.stdout.seal(f); err != nil {
-			t.Error(err)
-		}
-		x.stderr.seal(f)
-		readers.Wait()
-		never.leave()
-		if x.stdout.final != nil || x.follow("i", api.Offsets{}) != nil {
-			t.Error("a sealed stream is still followed")
-		}
-	}
-}
-
-// Small output costs no file.
-func TestSmallOutputStaysInMemory(t *testing.T) {
-	dir := t.TempDir() + "/blobs"
-	blobs, err := blob.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer blobs.Close()
-	s := &stream{name: "stdout", limit: 1 << 20, store: blobs, wake: &wake{}}
-	s.Write(pattern(10000))
-	incoming, err := os.ReadDir(dir + "/incoming")
-	if err != nil || len(incoming) != 0 {
-		t.Errorf("%v %v", incoming, err)
-	}
-	s.seal(outputForm{inline: 16384})
-}
-
-func BenchmarkFlood(b *testing.B) {
-	blobs, err := blob.Open(b.TempDir() + "/blobs")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer blobs.Close()
-	chunk := pattern(64 << 10)
-	s := &stream{name: "stdout", limit: 1 << 40, store: blobs, wake: &wake{}}
-	defer s.seal(outputForm{inline: 1, require: true})
-	b.SetBytes(int64(len(chunk)))
-	for b.Loop() {
-		s.Write(chunk)
 	}
 }

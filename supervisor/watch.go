@@ -1,0 +1,160 @@
+package supervisor
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"github.com/stockade-dev/stockade/internal/spool"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+const (
+	readAtOnce   = 64 << 10  // bytes of one output event
+	pendingBytes = 256 << 10 // bytes of output in one answer, if the caller does not say
+	farBehind    = 1 << 20   // bytes that a reader may be behind without being told
+)
+
+// outputSource is where the output of an execution is read: the log of one that lives or is
+// remembered, or the receipt of one that is not.
+type outputSource interface {
+	// next gives what follows the cursor, in order of arrival, and moves the cursor. No bytes and no
+	// error is the end, for now or for good.
+	next(at *cursor, most int64) (api.Chunk, error)
+}
+
+// logSource reads a spooled log.
+type logSource struct{ log *spool.Log }
+
+func (l logSource) next(at *cursor, most int64) (api.Chunk, error) {
+	for _, c := range l.log.Chunks(l.log.Position(at.stdout, at.stderr), 16) {
+		offset := at.offset(c.Stream.String())
+		left := c.Offset + c.Length - *offset
+		if c.Dropped || left <= 0 {
+			continue
+		}
+		buf := make([]byte, min(left, most, readAtOnce))
+		n, err := l.log.ReadAt(c.Stream, buf, *offset)
+		if err == io.EOF {
+			err = nil
+		}
+		if err != nil || n == 0 {
+			return api.Chunk{}, err
+		}
+		out := api.Chunk{Seq: c.Seq, Stream: c.Stream.String(), Offset: *offset, Bytes: buf[:n], AtNS: c.AtNS}
+		*offset += int64(n)
+		return out, nil
+	}
+	return api.Chunk{}, nil
+}
+
+// behind says how far a reader is behind the process.
+func (l logSource) behind(at cursor) *api.Lagged {
+	for _, st := range []spool.Stream{spool.Stdout, spool.Stderr} {
+		if kept, has := l.log.Kept(st), *at.offset(st.String()); kept-has > farBehind {
+			return &api.Lagged{Stream: st.String(), From: has, To: kept}
+		}
+	}
+	return nil
+}
+
+// watch hands the frames and the output of a live execution to emit, from the cursor on, until
+// it has been settled or ctx ends. It returns where it came to.
+func (s *Supervisor) watch(ctx context.Context, x *execution, at cursor, emit func(api.Event)) cursor {
+	if !x.follow() {
+		return at
+	}
+	defer x.leave()
+	src := logSource{x.log}
+	lagging := false
+	for ctx.Err() == nil {
+		output, frames := x.log.Changed(), x.wake.next()
+		settled := isClosed(x.call.done)
+		moved := s.emitFrames(x, &at, emit)
+		for ctx.Err() == nil {
+			if lag := src.behind(at); (lag != nil) != lagging {
+				if lagging = lag != nil; lagging {
+					emit(api.Event{Kind: "lagged", Cursor: at.String(), IntentID: x.call.intent, ExecID: x.id, Lagged: lag})
+				}
+			}
+			chunk, err := src.next(&at, readAtOnce)
+			if err != nil {
+				s.log.Warn("output cannot be read", "exec_id", x.id, "error", err)
+				return at
+			}
+			if len(chunk.Bytes) == 0 {
+				break
+			}
+			emit(outputEvent(x.call.intent, x.id, chunk, at))
+			moved = true
+		}
+		switch {
+		case moved:
+		case settled:
+			return at
+		default:
+			select {
+			case <-output:
+			case <-frames:
+			case <-x.call.done:
+			case <-ctx.Done():
+			}
+		}
+	}
+	return at
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+func outputEvent(intent, exec string, c api.Chunk, at cursor) api.Event {
+	return api.Event{Kind: "output", Cursor: at.String(), IntentID: intent, ExecID: exec, Stream: c.Stream, Offset: c.Offset, Bytes: c.Bytes}
+}
+
+// emitFrames hands out the frames after the cursor.
+func (s *Supervisor) emitFrames(x *execution, at *cursor, emit func(api.Event)) (moved bool) {
+	frames, err := s.framesAfter(x.call.intent, at.frame, 64)
+	if err != nil {
+		return false // it is in the log
+	}
+	for i := range frames {
+		at.frame = frames[i].Seq
+		emit(api.Event{Kind: "frame", Cursor: at.String(), IntentID: x.call.intent, ExecID: x.id, Frame: &frames[i]})
+	}
+	return len(frames) > 0
+}
+
+// pending says where an execution is, with its output after the cursor.
+func (s *Supervisor) pending(x *execution, at cursor, most int64) (*api.Pending, error) {
+	record, _ := s.chronicle.process(x.session.principal, api.ProcessRef{ExecID: x.id})
+	p := &api.Pending{IntentID: x.call.intent, ExecID: x.id, SessionID: x.session.id, State: record.State}
+	if x.follow() {
+		defer x.leave()
+		var err error
+		if p.Output, err = chunks(logSource{x.log}, &at, most); err != nil {
+			return nil, api.Errorf(api.CodeBlobFailed, "output: %v", err)
+		}
+	}
+	p.Cursor = at.String()
+	return p, nil
+}
+
+// chunks reads up to most bytes.
+func chunks(src outputSource, at *cursor, most int64) ([]api.Chunk, error) {
+	var all []api.Chunk
+	for most > 0 {
+		c, err := src.next(at, most)
+		if err != nil || len(c.Bytes) == 0 {
+			return all, err
+		}
+		most -= int64(len(c.Bytes))
+		all = append(all, c)
+	}
+	return slices.Clip(all), nil
+}
