@@ -57,7 +57,7 @@ var Table = []Row{
 	{"sandbox/host", []string{"sandbox", "sandbox/cgroup"}, []string{unix}},
 	{"sandbox/oci", []string{"sandbox"}, []string{runtimeSpec}},
 	{"sandbox/runc", []string{"sandbox", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/cgroup", "internal/cleanup", "internal/failpoint"},
-		[]string{runc, libcgroups, logrus, runtimeSpec, unix}},
+		[]string{runc, libcgroups, logrus, runtimeSpec, jsonexp, unix}},
 
 	// The supervisor and its two sides.
 	{"supervisor/ledger", []string{"supervisor/api", "rego", "sandbox"}, []string{jsonexp}},
