@@ -119,11 +119,13 @@ const flagDropped = 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
 func appendHeader(b []byte) []byte {
 	b = append(b, magic...)
 	b = binary.LittleEndian.AppendUint32(b, version)
 	b = append(b, make([]byte, headerSize-4-len(b))...)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return binary.LittleEndian.AppendUint32(b, checksum(b))
 }
 
 func (r *record) append(b []byte) []byte {
@@ -136,13 +138,13 @@ func (r *record) append(b []byte) []byte {
 		flags = flagDropped
 	}
 	b = append(b, byte(r.stream), flags, 0, 0)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[from:], castagnoli))
+	return binary.LittleEndian.AppendUint32(b, checksum(b[from:]))
 }
 
 // summed says whether b ends in the checksum of what is before.
 func summed(b []byte) bool {
 	end := len(b) - 4
-	return crc32.Checksum(b[:end], castagnoli) == binary.LittleEndian.Uint32(b[end:])
+	return checksum(b[:end]) == binary.LittleEndian.Uint32(b[end:])
 }
 
 // parse reads a record. It reports false for one that is cut, damaged, or that is never written.
