@@ -89,6 +89,9 @@ func parseAnchor(text string) (*anchor, error) {
 	}
 	a.chain = digest(chain)
 	edges := lines[checkpointLines+1:]
+	if len(edges) != bits.OnesCount64(uint64(c.size))+1 { // behind the last there is an empty one
+		return nil, flaw("not an anchor")
+	}
 	for level := bits.Len64(uint64(c.size)) - 1; level >= 0; level-- {
 		if c.size>>level&1 == 0 {
 			continue
@@ -96,9 +99,9 @@ func parseAnchor(text string) (*anchor, error) {
 		if a.tree.edge[level], err = hashAfter("edge ", edges[0]); err != nil {
 			return nil, err
 		}
-		edges = edges[1:] // the text ends with an empty one, which is no hash
+		edges = edges[1:]
 	}
-	// What is left over, or spelled in another way, is not in the text that this makes.
+	// What is spelled in another way is not in the text that this makes.
 	if c.size == 0 || a.text() != text {
 		return nil, flaw("not an anchor")
 	}

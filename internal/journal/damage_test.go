@@ -353,3 +353,20 @@ func FuzzCheckpoints(f *testing.F) {
 		}
 	})
 }
+
+// An anchor's text is refused, or is exactly what the anchor says.
+func FuzzAnchor(f *testing.F) {
+	for _, n := range []int{1, 2, 7, 1000} {
+		var e edge
+		for i := range n {
+			e.tree.append(tlog.RecordHash(record(i)))
+		}
+		f.Add(newAnchor("fuzz", &e).text())
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		a, err := parseAnchor(text)
+		if err == nil && (a.text() != text || a.tree.n != a.size || a.tree.root() != a.root || a.size == 0) {
+			t.Fatalf("%q is read as %q", text, a.text())
+		}
+	})
+}

@@ -206,7 +206,7 @@ func (d *watchedDisk) powerCut(t testing.TB, rng *rand.Rand) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dir := fresh(t)
-	if err := durable.PrivateDir(dir); err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	names := maps.Clone(d.kept)

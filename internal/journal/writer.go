@@ -172,22 +172,26 @@ func (j *Journal) rotate() error {
 	rand.Read(o.id[:]) // never fails
 	seg := &segment{name: segmentName(o.first), first: o.first, seed: o.seed(), end: segmentHeader}
 	seg.before = &edge{tree: j.tree, chain: j.chain, end: segmentHeader}
-	steps := []struct {
-		point string // after the step
-		do    func() error
-	}{
-		{"journal.roll.written", func() error { _, err := j.disk.write(j.spare, o.encode(), 0); return err }},
-		{"journal.roll.synced", func() error { return j.disk.sync(j.spare) }},
-		{"journal.roll.renamed", func() error { return j.disk.rename(j.sparePath(), filepath.Join(j.dir, seg.name)) }},
-		{"journal.roll.named", func() error { return j.disk.syncDir(j.dir) }},
-		{"journal.roll.sealed", j.seal},
+	if _, err := j.disk.write(j.spare, o.encode(), 0); err != nil {
+		return j.fail(err)
 	}
-	for _, step := range steps {
-		if err := step.do(); err != nil {
-			return j.fail(err)
-		}
-		failpoint.Hit(step.point)
+	failpoint.Hit("journal.roll.written")
+	if err := j.disk.sync(j.spare); err != nil {
+		return j.fail(err)
 	}
+	failpoint.Hit("journal.roll.synced")
+	if err := j.disk.rename(j.sparePath(), filepath.Join(j.dir, seg.name)); err != nil {
+		return j.fail(err)
+	}
+	failpoint.Hit("journal.roll.renamed")
+	if err := j.disk.syncDir(j.dir); err != nil {
+		return j.fail(err)
+	}
+	failpoint.Hit("journal.roll.named")
+	if err := j.seal(); err != nil {
+		return j.fail(err)
+	}
+	failpoint.Hit("journal.roll.sealed")
 	last := j.last
 	j.last, j.file, j.spare, j.capacity, j.end = seg, j.spare, nil, j.opt.SegmentBytes, segmentHeader
 	j.mu.Lock()
