@@ -117,19 +117,22 @@ func (s *Supervisor) Output(ctx context.Context, req *api.Request) (*api.Pending
 	deadline := time.NewTimer(time.Duration(req.Read.WaitMS) * time.Millisecond)
 	defer deadline.Stop()
 	for {
-		if !x.follow() {
-			p, err := s.endedOutput(req, at, most)
-			return p, nil, err
+		// Between the end of the log and the receipt there is neither: that is a moment to wait in.
+		var changed <-chan struct{}
+		if x.follow() {
+			changed = x.log.Changed()
+			x.leave()
 		}
-		changed := x.log.Changed()
 		p, err := s.pending(x, at, most)
-		x.leave()
 		if err != nil || len(p.Output) > 0 {
 			return p, nil, err
 		}
 		select {
 		case <-changed:
 		case <-x.call.done:
+			if x.call.err != nil { // it goes on, but not with this supervisor
+				return nil, nil, x.call.err
+			}
 			p, err := s.endedOutput(req, at, most)
 			return p, nil, err
 		case <-deadline.C:
@@ -224,14 +227,19 @@ func (s *Supervisor) Frames(ctx context.Context, req *api.Request) (*api.FrameLi
 	for {
 		x := s.registry.execution(req.Principal, api.ProcessRef{IntentID: in.IntentID})
 		var changed, done <-chan struct{}
+		over := true
 		if x != nil {
 			changed, done = x.wake.next(), x.call.done
+			over = isClosed(done)
 		}
 		list := &api.FrameList{}
 		if list.Frames, err = s.framesAfter(in.IntentID, after, limit(req.Read.Limit)); err != nil || len(list.Frames) > 0 {
 			return list, nil, err
 		}
-		if x == nil {
+		if over && x != nil && x.call.err != nil { // it goes on, but not with this supervisor
+			return nil, nil, x.call.err
+		}
+		if over {
 			return s.settledFrames(req.Principal, in.IntentID, list)
 		}
 		select {
@@ -291,6 +299,8 @@ func (s *Supervisor) Events(ctx context.Context, req *api.Request) (*api.NoticeL
 		}
 		select {
 		case <-next:
+		case <-s.left:
+			return nil, nil, api.Errorf(api.CodeShuttingDown, "the supervisor is shutting down")
 		case <-deadline.C:
 			return list, nil, nil
 		case <-ctx.Done():
