@@ -114,7 +114,7 @@ func isClosed(done <-chan struct{}) bool {
 }
 
 func outputEvent(intent, exec string, c api.Chunk, at cursor) api.Event {
-	return api.Event{Kind: "output", Cursor: at.String(), IntentID: intent, ExecID: exec, Stream: c.Stream, Offset: c.Offset, Bytes: c.Bytes}
+	return api.Event{Kind: "output", Cursor: at.String(), IntentID: intent, ExecID: exec, Stream: c.Stream, Offset: c.Offset, Bytes: c.Bytes, AtNS: c.AtNS}
 }
 
 // emitFrames hands out the frames after the cursor.

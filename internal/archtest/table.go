@@ -57,14 +57,14 @@ var Table = []Row{
 	{"sandbox/host", []string{"sandbox", "sandbox/cgroup"}, []string{unix}},
 	{"sandbox/oci", []string{"sandbox"}, []string{runtimeSpec}},
 	{"sandbox/runc", []string{"sandbox", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/cgroup", "internal/cleanup", "internal/failpoint"},
-		[]string{runc, libcgroups, logrus, runtimeSpec, unix}},
+		[]string{runc, libcgroups, logrus, runtimeSpec, jsonexp, unix}},
 
 	// The supervisor and its two sides.
 	{"supervisor/ledger", []string{"supervisor/api", "rego", "sandbox"}, []string{jsonexp}},
 	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "sandbox", "sandbox/launch", "internal/journal", "internal/blob", "internal/cleanup", "internal/durable"},
 		[]string{jsonexp, unix}},
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp}},
-	{"supervisor/server", []string{"supervisor", "supervisor/api", "sandbox"}, []string{unix}},
+	{"supervisor/server", []string{"supervisor/api", "sandbox"}, []string{unix}},
 
 	// Test equipment.
 	{"internal/archtest", nil, nil},

@@ -76,8 +76,11 @@ func TestReopen(t *testing.T) {
 	if err := old.Remove(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := again.Reopen(leaf.Name()); err == nil {
-		t.Error("reopened a leaf that is gone")
+	if old, err = again.Reopen(leaf.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if empty, err := old.Empty(); !empty || err != nil {
+		t.Errorf("gone: empty %v, %v", empty, err)
 	}
 	if err := again.Remove(); err != nil { // the next leaf with it
 		t.Fatal(err)

@@ -96,6 +96,13 @@ func (c *Conn) Continue() {
 	go c.receive()
 }
 
+// Ended is the process of a command whose end has been reported.
+func (c *Conn) Ended(call uint64) *Process {
+	exited := make(chan Exit)
+	close(exited)
+	return &Process{Exited: exited, conn: c, call: call}
+}
+
 // Resume takes a conversation up where Suspend left it, with the same socket, which the
 // Conn owns from now on and which is in non-blocking mode. The processes are those that were
 // live, by their calls.

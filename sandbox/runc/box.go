@@ -22,10 +22,29 @@ import (
 // box is init as libcontainer has started it: namespaces, root and limits of
 // privilege are in force, and it waits for release before it executes.
 type box struct {
-	container *libcontainer.Container
-	process   *libcontainer.Process
+	container *libcontainer.Container // to release it by; nil in a box that was found
+	process   child
 	dir       string // libcontainer's state of this container
 	pid       int
+}
+
+// child is a process that has to be reaped: libcontainer's, or a found one's.
+type child interface {
+	Signal(os.Signal) error
+	Wait() (*os.ProcessState, error)
+}
+
+// foundBox is a box that another program in this process has started and released.
+func foundBox(dir string, pid int) (*box, error) {
+	// A child that has not been reaped: its process id cannot be another's.
+	if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {
+		return nil, fmt.Errorf("init %d is no child of ours: %w", pid, err)
+	}
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		return nil, fmt.Errorf("init %d: %w", pid, err)
+	}
+	return &box{process: process, dir: dir, pid: pid}, nil
 }
 
 // startBox builds the container. It runs on a staging thread, whose mount namespace
@@ -43,7 +62,7 @@ func startBox(spec *specs.Spec, stateDir, id, group string, files []*os.File) (_
 	if b.container, err = libcontainer.Create(stateDir, id, config); err != nil {
 		return nil, fmt.Errorf("create container: %w", err)
 	}
-	b.process = &libcontainer.Process{
+	process := &libcontainer.Process{
 		Init:       true,
 		Args:       spec.Process.Args,
 		Env:        spec.Process.Env,
@@ -53,7 +72,8 @@ func startBox(spec *specs.Spec, stateDir, id, group string, files []*os.File) (_
 		ExtraFiles: files,
 		LogLevel:   strconv.Itoa(int(logrus.ErrorLevel)), // or every stage tells its life
 	}
-	if err := b.container.Start(b.process); err != nil {
+	b.process = process
+	if err := b.container.Start(process); err != nil {
 		os.RemoveAll(b.dir)
 		// A start that fails early leaves the descriptor of libcontainer's fifo to the
 		// finalizer, which an idle runner would not come to for minutes.
@@ -61,7 +81,7 @@ func startBox(spec *specs.Spec, stateDir, id, group string, files []*os.File) (_
 		runtime.GC()
 		return nil, fmt.Errorf("start container: %w", err)
 	}
-	if b.pid, err = b.process.Pid(); err != nil {
+	if b.pid, err = process.Pid(); err != nil {
 		return nil, fmt.Errorf("bug: started container without init: %w", err)
 	}
 	return b, nil

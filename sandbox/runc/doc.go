@@ -4,7 +4,8 @@
 //
 // It promises that what it is asked for is checked here again, against the
 // operator's ceiling and under the caller's identity, whoever asks; that a session
-// is either exactly its Spec, read back from the kernel, or nothing at all; and that
+// is either exactly its Spec, read back from the kernel, or nothing at all; that what a
+// daemon has started goes on without it, with its output and its end kept for the next; and that
 // no program and no path of a session or of a caller is ever executed, opened or
 // resolved with the runner's own authority.
 //

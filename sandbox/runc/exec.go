@@ -168,9 +168,15 @@ func (x *execution) follow(process *guest.Process) {
 	}
 	x.session.end(x, result)
 	x.session.groups.Restock() // now that nobody waits
+	x.leave()
+}
 
-	// What stays in the background can still be signalled and killed by the name of the
-	// execution that started it.
+// leave waits until nothing is left of an execution that has ended. What stays in the
+// background can still be signalled and killed by the name of the execution that started it.
+func (x *execution) leave() {
+	x.session.mu.Lock()
+	x.told = true
+	x.session.mu.Unlock()
 	_ = x.leaf.Wait(context.Background())
 	_ = x.leaf.Remove()
 	x.session.finish(x)

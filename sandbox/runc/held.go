@@ -25,6 +25,7 @@ type held struct {
 	stdout, stderr *os.File               // the ends that are read; nil once released
 	result         *sandbox.Result        // once it has ended
 	watchers       []func(sandbox.Result) // of the daemon that is connected, told when it ends
+	told           bool                   // its end, to all of them; only its leaf may be left of it
 	forgotten      bool                   // nobody will ask for it any more
 	over           bool                   // nothing of it is left: it has ended, and its leaf is gone
 }

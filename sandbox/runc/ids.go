@@ -56,6 +56,19 @@ func (r *idRanges) take() (uint32, error) {
 	return 0, sandbox.Errorf(sandbox.CodeBusy, "all %d ranges of user ids are taken", slots)
 }
 
+// all are the first host ids of the ranges that are taken.
+func (r *idRanges) all() []uint32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var bases []uint32
+	for i, taken := range r.taken {
+		if taken {
+			bases = append(bases, sandbox.FirstHostID+uint32(i)*sandbox.IDs)
+		}
+	}
+	return bases
+}
+
 // give returns a range once no process of the session is left.
 func (r *idRanges) give(base uint32) {
 	r.mu.Lock()

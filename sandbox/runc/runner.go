@@ -51,33 +51,19 @@ type Runner struct {
 // New prepares a runner, and sweeps what an earlier one of the instance left. The
 // process must already be in a mount namespace of its own. The caller closes it.
 func New(o Options) (_ *Runner, err error) {
-	if o.IDs == "" {
-		o.IDs = "/run/stockade/ids"
-	}
 	var undo cleanup.Stack
 	defer undo.Run()
-	r := &Runner{options: o, sessions: map[string]*session{}, idmaps: idMaps{open: map[idPair]*os.File{}}}
+	r := runnerOf(o)
 	if r.state, err = lockState(o.State); err != nil {
 		return nil, err
 	}
 	undo.Add(func() { r.state.Close() })
-	if r.place, err = stagingPlace(o.State); err != nil {
-		return nil, err
-	}
-	if r.init, err = sealed(o.Init); err != nil {
-		return nil, err
-	}
-	undo.Add(func() { r.init.Close() })
-	if r.ids, err = openIDRanges(o.IDs); err != nil {
+	if r.ids, err = openIDRanges(r.options.IDs); err != nil {
 		return nil, err
 	}
 	undo.Add(func() { r.ids.file.Close() })
-	if r.tree, err = cgroup.Open(o.Instance, o.Cgroup); err != nil {
+	if err := r.equip(&undo); err != nil {
 		return nil, err
-	}
-	undo.Add(func() { r.tree.Close() })
-	if err := showGroups(r.tree.Dir()); err != nil {
-		return nil, fmt.Errorf("show groups: %w", err)
 	}
 	// Nothing of the earlier runner's can still be wanted: its sessions ended with it.
 	if err := r.tree.Sweep(); err != nil {
@@ -89,6 +75,33 @@ func New(o Options) (_ *Runner, err error) {
 	r.stock = r.newStock(o.Stock)
 	undo.Release()
 	return r, nil
+}
+
+func runnerOf(o Options) *Runner {
+	if o.IDs == "" {
+		o.IDs = "/run/stockade/ids"
+	}
+	return &Runner{options: o, sessions: map[string]*session{}, idmaps: idMaps{open: map[idPair]*os.File{}}}
+}
+
+// equip gets what a runner needs that begins, or that goes on for another: nothing here
+// depends on what that one had.
+func (r *Runner) equip(undo *cleanup.Stack) (err error) {
+	if r.place, err = stagingPlace(r.options.State); err != nil {
+		return err
+	}
+	if r.init, err = sealed(r.options.Init); err != nil {
+		return err
+	}
+	undo.Add(func() { r.init.Close() })
+	if r.tree, err = cgroup.Open(r.options.Instance, r.options.Cgroup); err != nil {
+		return err
+	}
+	undo.Add(func() { r.tree.Close() })
+	if err := showGroups(r.tree.Dir()); err != nil {
+		return fmt.Errorf("show groups: %w", err)
+	}
+	return nil
 }
 
 // boxes is where libcontainer keeps its state.

@@ -60,6 +60,7 @@ type Event struct {
 	Stream   string   `json:"stream,omitempty"` // stdout or stderr
 	Offset   int64    `json:"offset,omitzero"`  // of the first byte of Bytes in its stream
 	Bytes    []byte   `json:"bytes,omitempty"`
+	AtNS     int64    `json:"at_ns,omitzero"` // when the bytes arrived at the supervisor
 	Frame    *Frame   `json:"frame,omitzero"`
 	Lagged   *Lagged  `json:"lagged,omitzero"` // the reader is behind; nothing is left out
 	Gone     *Gone    `json:"gone,omitzero"`

@@ -32,6 +32,7 @@ type Client struct {
 	http  *http.Client
 	scope api.Scope
 	key   string
+	lost  func(error)
 	pause []time.Duration // between attempts to take up again what was followed
 }
 
@@ -63,6 +64,14 @@ func (c *Client) WithScope(scope api.Scope) *Client {
 func (c *Client) WithKey(key string) *Client {
 	d := *c
 	d.key = key
+	return &d
+}
+
+// WithLost returns a client that tells fn why what is followed broke off, each time before it is
+// taken up again: a person who waits may want to know.
+func (c *Client) WithLost(fn func(error)) *Client {
+	d := *c
+	d.lost = fn
 	return &d
 }
 

@@ -32,6 +32,7 @@ func (c *Client) ExecStream(ctx context.Context, exec api.Exec, fn func(api.Even
 	if s.exec == "" || !passing(ctx, err) {
 		return r, err
 	}
+	c.tell(err)
 	return c.follow(ctx, true, execution(s.exec)+"/output", &s)
 }
 
@@ -122,11 +123,19 @@ func (c *Client) resume(ctx context.Context, begun bool, try func() (progress bo
 			return err
 		}
 		begun = true
+		c.tell(err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(c.pause[attempt]):
 		}
+	}
+}
+
+// tell says to who wants to know that something broke off and is taken up again.
+func (c *Client) tell(err error) {
+	if c.lost != nil {
+		c.lost(err)
 	}
 }
 
@@ -234,12 +243,4 @@ func lines(a answer, fn func(line []byte) (enough bool, err error)) error {
 			return err
 		}
 	}
-}
-
-// Follow hands the output of an execution to fn, from the offsets on, and returns its
-// receipt when it has ended.
-func (c *Client) Follow(ctx context.Context, execID string, from api.Offsets, fn func(api.Event) error) (*api.Receipt, error) {
-	q := url.Values{"stdout": {strconv.FormatInt(from.Stdout, 10)}, "stderr": {strconv.FormatInt(from.Stderr, 10)}}
-	s := stream{fn: fn}
-	return s.receipt(c.do(ctx, http.MethodGet, execution(execID)+"/output", q, nil, http.Header{"Accept": {ndjson}}))
 }

@@ -197,6 +197,17 @@ func (s *State) LiveSessions() []LiveSession {
 	return list
 }
 
+// Ended returns every session that has ended and is in view, oldest first.
+func (s *State) Ended() []api.Session {
+	var list []api.Session
+	for ses := range s.opened.upward() {
+		if ses.over() {
+			list = append(list, ses.document())
+		}
+	}
+	return list
+}
+
 func (ses *session) document() api.Session {
 	d := ses.Session
 	d.Events = ses.log.last

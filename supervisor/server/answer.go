@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -19,7 +20,13 @@ func (c *call) fail(err error) {
 		c.server.options.Log.Error("answer", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
 		e = api.Errorf(api.CodeInternalError, "the supervisor failed; its log says more")
 	}
-	writeError(c.w, e)
+	c.write(max(e.Code.Status(), 400), api.ErrorBody{Error: *e})
+}
+
+// write answers with one document, which the reader takes within the patience of the server.
+func (c *call) write(status int, v any) {
+	c.control.SetWriteDeadline(time.Now().Add(c.server.options.WriteTimeout))
+	writeJSON(c.w, status, v)
 }
 
 // receiptStatus is the HTTP status of an outcome.

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -10,15 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/sandbox"
-	"github.com/stockade-dev/stockade/sandbox/launch"
 	"github.com/stockade-dev/stockade/supervisor"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/client"
@@ -38,13 +34,26 @@ func newBox(t testing.TB, options Options) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{running: map[string]chan struct{}{}}
+	f := newFake(t)
 	sup, err := supervisor.New(t.Context(), supervisor.Config{
 		State: filepath.Join(t.TempDir(), "state"), Policy: engine, Ceiling: sandbox.DefaultCeiling(), Launcher: f, Version: "test", Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	b := serve(t, sup, options)
+	b.fake = f
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		sup.Close(ctx)
+	})
+	return b
+}
+
+// serve serves a supervisor on a socket until the test ends.
+func serve(t testing.TB, sup Supervisor, options Options) *box {
+	t.Helper()
 	srv, err := New(sup, options)
 	if err != nil {
 		t.Fatal(err)
@@ -63,14 +72,13 @@ func newBox(t testing.TB, options Options) *box {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		sup.Close(ctx)
 		srv.Shutdown(ctx)
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
 		os.RemoveAll(dir)
 	})
-	return &box{Client: client.New(socket), socket: socket, fake: f, raw: overSocket(socket)}
+	return &box{Client: client.New(socket), socket: socket, raw: overSocket(socket)}
 }
 
 // overSocket is an HTTP/1.1 client without any help.
@@ -121,94 +129,6 @@ func (b *box) do(t *testing.T, method, path, body string, header ...string) (int
 	}
 	return resp.StatusCode, string(answer)
 }
-
-// fake is a launcher whose commands are: echo, which prints its arguments; flood, which
-// prints 8 MiB; sleep, which runs until it is killed.
-type fake struct {
-	started atomic.Int64 // executions
-	opened  atomic.Int64
-
-	mu      sync.Mutex
-	running map[string]chan struct{}
-}
-
-func (f *fake) Host() sandbox.Host {
-	return sandbox.Host{Kernel: "6.18", Arch: "amd64", Cgroup: "v2", CPUs: 2, Memory: 1 << 30,
-		Layers: []sandbox.Layer{{Name: "user namespaces", State: "present", Required: true}}}
-}
-
-func (f *fake) Done() <-chan struct{} { return nil }
-
-func (f *fake) Resolve(_ context.Context, _ sandbox.Caller, paths []string) ([]launch.Resolved, error) {
-	out := make([]launch.Resolved, len(paths))
-	for i, p := range paths {
-		out[i].Source = sandbox.Source{Path: p, Resolved: p, Dev: 1, Ino: uint64(i + 1), Kind: "dir", Mode: 0o755}
-	}
-	return out, nil
-}
-
-func (f *fake) Open(_ context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
-	f.opened.Add(1)
-	return sandbox.Enforced{
-		Namespaces: map[string]uint64{"user": 4026531837}, NoNewPrivs: true, Seccomp: 2,
-		MemoryBytes: spec.Limits.MemoryBytes, CPUMillis: spec.Limits.CPUMillis, PIDs: spec.Limits.PIDs, Cgroup: "v2",
-	}, nil
-}
-
-func (f *fake) Start(_ context.Context, x sandbox.Exec, _ *os.File) (*sandbox.Process, error) {
-	f.started.Add(1)
-	out, outW := io.Pipe()
-	errs, errW := io.Pipe()
-	killed := make(chan struct{})
-	f.mu.Lock()
-	f.running[x.ID] = killed
-	f.mu.Unlock()
-	done := make(chan sandbox.Result, 1)
-	go func() {
-		r := sandbox.Result{Started: time.Now()}
-		switch x.Argv[0] {
-		case "echo":
-			fmt.Fprintln(outW, strings.Join(x.Argv[1:], " "))
-		case "flood":
-			outW.Write(make([]byte, 8<<20))
-		case "sleep":
-			fmt.Fprint(outW, "sleeping\n")
-			<-killed
-			r.ExitCode, r.Signal = -1, 9
-		default:
-			r.ExitCode = 127
-		}
-		outW.Close()
-		errW.Close()
-		r.Ended = time.Now()
-		done <- r
-	}()
-	return &sandbox.Process{Stdout: out, Stderr: errs, Done: done}, nil
-}
-
-func (f *fake) Signal(ctx context.Context, session, exec string, _ int) error {
-	return f.Kill(ctx, session, exec)
-}
-
-func (f *fake) Kill(_ context.Context, _, exec string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if killed, ok := f.running[exec]; ok {
-		close(killed)
-		delete(f.running, exec)
-	}
-	return nil
-}
-
-func (f *fake) Collect(_ context.Context, _ string, paths []string) ([]sandbox.Artifact, error) {
-	out := make([]sandbox.Artifact, len(paths))
-	for i, p := range paths {
-		out[i] = sandbox.Artifact{Path: p, Err: "path_not_found"}
-	}
-	return out, nil
-}
-
-func (f *fake) Close(context.Context, string) (sandbox.Usage, error) { return sandbox.Usage{}, nil }
 
 // policy allows everything but the profile "forbidden", and reading to the scope "blind".
 var policy = fstest.MapFS{

@@ -2,23 +2,49 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/stockade-dev/stockade/supervisor"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
-// operate serves an operation with effect, whose parameters are the body.
+// operate serves an operation whose parameters are the body.
 func operate(c *call) {
 	req, err := c.fromBody(c.row.op)
+	c.serve(req, err)
+}
+
+// control serves an operation on what the path names.
+func control(c *call) {
+	req, err := c.fromPath()
+	c.serve(req, err)
+}
+
+// serve does what the operation of the row is.
+func (c *call) serve(req *api.Request, err *api.Error) {
 	if err != nil {
 		c.fail(err)
 		return
 	}
-	c.carryOut(req)
+	c.server.named[c.row.op](c, req)
+}
+
+// exec starts a command and waits for it as long as its caller wants to. What the body says
+// about waiting counts more than the Accept header, in which some clients name all they know.
+func (c *call) exec(req *api.Request) {
+	if w := req.Exec.Wait; (w == nil || *w) && req.Exec.WaitMS == 0 {
+		c.carryOut(req)
+		return
+	}
+	pending, receipt, err := c.server.sup.Start(c.r.Context(), req)
+	if err != nil || receipt != nil {
+		c.receipt(receipt, err)
+		return
+	}
+	c.write(http.StatusAccepted, pending)
 }
 
 // carryOut does an operation and answers with its receipt, after its events if the
@@ -29,39 +55,38 @@ func (c *call) carryOut(req *api.Request) {
 		c.receipt(c.server.sup.Do(c.r.Context(), req, nil))
 		return
 	}
-	c.stream(f, func(ctx context.Context, emit func(api.Event)) (*api.Receipt, *api.Receipt, error) {
-		r, err := c.server.sup.Do(ctx, req, emit)
+	c.stream(f, req, func(ctx context.Context, e *events) (*api.Receipt, *api.Receipt, error) {
+		r, err := c.server.sup.Do(ctx, req, func(event api.Event) { e.event(event) })
 		return r, nil, err
 	})
 }
 
-// stream hands out events as they come and the receipt last. What ended before its
-// first event has an ordinary answer, with a status.
-func (c *call) stream(f format, follow func(context.Context, func(api.Event)) (receipt, denial *api.Receipt, err error)) {
+// stream hands out events as they come and the receipt, if there is one, last. What ended before
+// its first event has an ordinary answer, with a status.
+func (c *call) stream(f format, req *api.Request, follow func(context.Context, *events) (receipt, denial *api.Receipt, err error)) {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
-	e := newEvents(c.w, f, c.server.options)
-	defer e.close()
-	receipt, denial, err := follow(ctx, func(event api.Event) {
-		if e.send(event) != nil {
-			cancel() // nobody reads; stop following
-		}
-	})
-	switch {
-	case denial != nil:
+	e := newEvents(c.w, f, req.Read != nil, cancel, c.server.options)
+	receipt, denial, err := func() (*api.Receipt, *api.Receipt, error) {
+		defer e.close()
+		return follow(ctx, e)
+	}()
+	if denial != nil {
 		receipt = denial
-	case err != nil && e.started():
-		c.server.options.Log.Info("a stream ended without a receipt", "path", c.r.URL.Path, "error", err)
+	}
+	switch {
+	case err != nil && e.begun:
+		c.server.options.Log.Info("a stream was cut", "path", c.r.URL.Path, "error", err)
 		panic(http.ErrAbortHandler) // an end that looks like one would be a lie
 	case err != nil:
 		c.fail(err)
-		return
+	case receipt == nil:
+		e.end()
+	case !e.begun && (denial != nil || receipt.Outcome != api.OutcomeOK):
+		c.write(receiptStatus(receipt), receipt)
+	default:
+		e.event(api.Event{Kind: "receipt", IntentID: receipt.IntentID, ExecID: receipt.ExecID, Receipt: receipt})
 	}
-	if denial != nil || receipt.Outcome != api.OutcomeOK && !e.started() {
-		writeJSON(c.w, receiptStatus(receipt), receipt)
-		return
-	}
-	e.send(api.Event{Kind: "receipt", IntentID: receipt.IntentID, ExecID: receipt.ExecID, Receipt: receipt})
 }
 
 // receipt answers with a receipt, or with why there is none.
@@ -70,7 +95,7 @@ func (c *call) receipt(r *api.Receipt, err error) {
 		c.fail(err)
 		return
 	}
-	writeJSON(c.w, receiptStatus(r), r)
+	c.write(receiptStatus(r), r)
 }
 
 // operateNamed serves POST /v1/ops/{op}: any operation by its name or alias, which the
@@ -94,34 +119,50 @@ func operateNamed(c *call) {
 func named() map[api.Op]func(*call, *api.Request) {
 	return map[api.Op]func(*call, *api.Request){
 		api.OpSessionOpen:   (*call).carryOut,
-		api.OpExec:          (*call).carryOut,
+		api.OpSessionGet:    show(Supervisor.Session),
+		api.OpSessionList:   show(Supervisor.Sessions),
+		api.OpSessionEvents: (*call).events,
 		api.OpSessionSignal: (*call).carryOut,
+		api.OpSessionPause:  (*call).carryOut,
+		api.OpSessionResume: (*call).carryOut,
 		api.OpSessionClose:  (*call).carryOut,
-		api.OpSessionGet:    show((*supervisor.Supervisor).Session),
-		api.OpSessionList:   show((*supervisor.Supervisor).Sessions),
-		api.OpReceiptGet:    show((*supervisor.Supervisor).Receipt),
-		api.OpReceiptList:   show((*supervisor.Supervisor).Receipts),
-		api.OpCheckpoint:    show((*supervisor.Supervisor).Checkpoint),
+		api.OpExec:          (*call).exec,
+		api.OpProcessGet:    show(Supervisor.Process),
+		api.OpProcessList:   show(Supervisor.Processes),
+		api.OpProcessWait:   show(Supervisor.Wait),
+		api.OpProcessWatch:  (*call).watch,
+		api.OpOutput:        (*call).output,
+		api.OpProcessInput:  (*call).carryOut,
+		api.OpProcessSignal: (*call).carryOut,
+		api.OpProcessModify: (*call).carryOut,
+		api.OpProcessPause:  (*call).carryOut,
+		api.OpProcessResume: (*call).carryOut,
+		api.OpProcessCancel: (*call).carryOut,
+		api.OpProcessDelete: (*call).carryOut,
+		api.OpProcessStop:   (*call).carryOut,
+		api.OpEvents:        (*call).events,
+		api.OpIntentGet:     show(Supervisor.Intent),
+		api.OpIntentList:    show(Supervisor.Intents),
+		api.OpIntentFrames:  (*call).frames,
+		api.OpReceiptGet:    show(Supervisor.Receipt),
+		api.OpReceiptList:   show(Supervisor.Receipts),
+		api.OpCheckpoint:    show(Supervisor.Checkpoint),
 		api.OpBlobGet:       (*call).blob,
-		api.OpHostInfo:      show((*supervisor.Supervisor).HostInfo),
-		api.OpOutput:        func(c *call, req *api.Request) { c.output(req, api.Offsets{}) },
+		api.OpHostInfo:      show(Supervisor.HostInfo),
+		api.OpQuiescence:    show(Supervisor.Quiescence),
+		api.OpSnapshot:      show(Supervisor.Snapshot),
+		api.OpDrain:         (*call).carryOut,
 	}
 }
 
 // read serves a read whose parameters are in the URL.
-func read(serve func(*call, *api.Request)) func(*call) {
-	return func(c *call) {
-		req, err := c.fromURL()
-		if err != nil {
-			c.fail(err)
-			return
-		}
-		serve(c, req)
-	}
+func read(c *call) {
+	req, err := c.fromURL()
+	c.serve(req, err)
 }
 
 // show serves a read that is answered with one document.
-func show[T any](ask func(*supervisor.Supervisor, context.Context, *api.Request) (*T, *api.Receipt, error)) func(*call, *api.Request) {
+func show[T any](ask func(Supervisor, context.Context, *api.Request) (*T, *api.Receipt, error)) func(*call, *api.Request) {
 	return func(c *call, req *api.Request) {
 		v, denial, err := ask(c.server.sup, c.r.Context(), req)
 		document(c, v, denial, err)
@@ -134,15 +175,18 @@ func document[T any](c *call, v *T, denial *api.Receipt, err error) {
 	case err != nil:
 		c.fail(err)
 	case denial != nil:
-		writeJSON(c.w, receiptStatus(denial), denial)
+		c.write(receiptStatus(denial), denial)
 	default:
-		writeJSON(c.w, http.StatusOK, v)
+		c.write(http.StatusOK, v)
 	}
 }
 
 // decide serves POST /v1/decide.
 func decide(c *call) {
 	req, err := c.request(api.OpDecide)
+	if err == nil {
+		err = c.unkeyed()
+	}
 	if err != nil {
 		c.fail(err)
 		return
@@ -188,33 +232,115 @@ func declared(req *api.Request) (scopes []api.Scope) {
 	return scopes
 }
 
-// followOutput serves the output of an execution from two offsets on.
-func followOutput(c *call) {
+// readOutput serves the output of an execution by its URL, which may say the position as the offsets
+// of the two streams.
+func readOutput(c *call) {
 	req, err := c.fromURL()
-	if err != nil {
-		c.fail(err)
-		return
+	if err == nil && (c.query.Has("stdout") || c.query.Has("stderr")) {
+		err = c.offsets(req)
 	}
-	var from api.Offsets
-	if from.Stdout, err = c.number("stdout"); err == nil {
-		from.Stderr, err = c.number("stderr")
-	}
-	if err != nil {
-		c.fail(err)
-		return
-	}
-	c.output(req, from)
+	c.serve(req, err)
 }
 
-func (c *call) output(req *api.Request, from api.Offsets) {
-	f, ok := c.format()
-	if !ok {
-		f = formats[0] // the answer can be nothing else
+// offsets makes a cursor of two offsets: the one behind no frame.
+func (c *call) offsets(req *api.Request) *api.Error {
+	if req.Read.After != "" {
+		return api.Errorf(api.CodeInvalidHeader, "after says the offsets, too; leave stdout and stderr out")
 	}
-	c.stream(f, func(ctx context.Context, emit func(api.Event)) (*api.Receipt, *api.Receipt, error) {
-		return c.server.sup.Output(ctx, req, from, emit)
+	stdout, err := c.number("stdout")
+	if err != nil {
+		return err
+	}
+	stderr, err := c.number("stderr")
+	if err != nil {
+		return err
+	}
+	req.Read.After = fmt.Sprintf("0.%d.%d", stdout, stderr)
+	return nil
+}
+
+// output serves what an execution writes: a page of it, or a stream if the caller accepts one.
+func (c *call) output(req *api.Request) {
+	if _, ok := c.format(); ok {
+		c.watch(req)
+		return
+	}
+	v, denial, err := c.server.sup.Output(c.r.Context(), req)
+	if v != nil && v.Gone != nil {
+		c.write(http.StatusGone, v)
+		return
+	}
+	document(c, v, denial, err)
+}
+
+// watch serves the same as a stream, whatever the caller accepts.
+func (c *call) watch(req *api.Request) {
+	c.follow(req, func(ctx context.Context, e *events) (*api.Receipt, *api.Receipt, error) {
+		return c.server.sup.Watch(ctx, req, func(event api.Event) { e.event(event) })
 	})
 }
+
+// follow is a stream of a read, from where the reader was.
+func (c *call) follow(req *api.Request, follow func(context.Context, *events) (receipt, denial *api.Receipt, err error)) {
+	f, ok := c.format()
+	if !ok {
+		f = formats[0]
+	}
+	if err := c.resume(req); err != nil {
+		c.fail(err)
+		return
+	}
+	c.stream(f, req, follow)
+}
+
+// events serves an event log: a page of it, or a stream if the caller accepts one.
+func (c *call) events(req *api.Request) {
+	if _, ok := c.format(); ok {
+		c.follow(req, func(ctx context.Context, e *events) (*api.Receipt, *api.Receipt, error) {
+			denial, err := c.server.sup.FollowEvents(ctx, req, func(n api.Notice) {
+				e.send(strconv.FormatInt(n.Seq, 10), string(n.Kind), n)
+			})
+			return nil, denial, err
+		})
+		return
+	}
+	v, denial, err := c.server.sup.Events(c.r.Context(), req)
+	if v != nil && v.Gone != nil {
+		c.write(http.StatusGone, v)
+		return
+	}
+	document(c, v, denial, err)
+}
+
+// frames serves the frames of an intent: a page of them, or a stream if the caller accepts one.
+func (c *call) frames(req *api.Request) {
+	if _, ok := c.format(); !ok {
+		v, denial, err := c.server.sup.Frames(c.r.Context(), req)
+		document(c, v, denial, err)
+		return
+	}
+	c.follow(req, func(ctx context.Context, e *events) (*api.Receipt, *api.Receipt, error) {
+		req.Read.WaitMS = framesTurn.Milliseconds()
+		for ctx.Err() == nil {
+			page, denial, err := c.server.sup.Frames(ctx, req)
+			if denial != nil || err != nil {
+				return nil, denial, err
+			}
+			for _, f := range page.Frames {
+				at := strconv.FormatInt(f.Seq, 10)
+				e.event(api.Event{Kind: "frame", Cursor: at, IntentID: f.IntentID, ExecID: f.Payload.ExecID, Frame: &f})
+				req.Read.After = at
+			}
+			if page.Receipt != nil {
+				return page.Receipt, nil, nil
+			}
+		}
+		return nil, nil, ctx.Err()
+	})
+}
+
+// framesTurn is how long one look for frames of a stream may take.
+const framesTurn = 30 * time.Second
 
 // putBlob serves PUT /v1/blobs. The size is announced, because policy judges it before
 // the content travels.
@@ -233,6 +359,10 @@ func putBlob(c *call) {
 		err = c.contentType("application/octet-stream")
 	}
 	if err != nil {
+		c.fail(err)
+		return
+	}
+	if err := c.keyed(req); err != nil {
 		c.fail(err)
 		return
 	}
@@ -271,5 +401,5 @@ func (p patientWriter) Write(b []byte) (int, error) {
 
 // getVersion serves GET /v1/version.
 func getVersion(c *call) {
-	writeJSON(c.w, http.StatusOK, c.server.sup.Version())
+	c.write(http.StatusOK, c.server.sup.Version())
 }

@@ -89,7 +89,7 @@ func operationObject(r route, s *schemas) object {
 		op["x-stockade-operation"] = r.op
 	}
 	if in := content(r.in, s); in != nil {
-		op["requestBody"] = object{"required": true, "content": in}
+		op["requestBody"] = object{"required": !strings.Contains(r.path, "_id}"), "content": in}
 	}
 	if params := parametersOf(r, s); len(params) > 0 {
 		op["parameters"] = params
@@ -111,12 +111,26 @@ func parametersOf(r route, s *schemas) []object {
 	for _, name := range r.query {
 		schema := object{"type": "string"}
 		switch name {
-		case "limit", "stdout", "stderr":
+		case "limit", "stdout", "stderr", "wait_ms", "max_bytes":
 			schema = object{"type": "integer", "minimum": 0}
+		case "active":
+			schema = object{"type": "boolean"}
 		case "label":
 			schema = object{"type": "array", "items": object{"type": "string", "pattern": "^[^=]+="}}
 		}
 		params = append(params, object{"name": name, "in": "query", "schema": schema})
+	}
+	if _, ok := streams[r.op]; ok && r.method == "GET" {
+		params = append(params, object{
+			"name": "Last-Event-ID", "in": "header", "schema": object{"type": "string"},
+			"description": "Of a stream: the cursor of the last event that the reader has. It counts more than after.",
+		})
+	}
+	if _, isReceipt := r.out.(api.Receipt); isReceipt && r.method != "GET" {
+		params = append(params, object{
+			"name": "Idempotency-Key", "in": "header", "schema": object{"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[ -~]+$"},
+			"description": "The operation takes place once for each key; asked again, the answer is the same receipt.",
+		})
 	}
 	if r.op != public {
 		params = append(params, object{
@@ -127,21 +141,30 @@ func parametersOf(r route, s *schemas) []object {
 	return params
 }
 
+// streams are the operations that can be answered with events, and what the events are.
+var streams = map[api.Op]any{
+	api.OpExec: api.Event{}, api.OpOutput: api.Event{}, api.OpIntentFrames: api.Event{}, api.OpEvents: api.Notice{}, api.OpSessionEvents: api.Notice{},
+}
+
 func responses(r route, s *schemas) object {
 	ok := object{"description": "Done.", "content": content(r.out, s)}
 	if r.path == "/v1/openapi.json" {
 		ok["description"] = "This document."
 	}
-	if r.op == api.OpOutput || r.op == api.OpExec {
-		media := ok["content"].(object)
-		if r.op == api.OpOutput {
-			clear(media)
-		}
-		media["text/event-stream"] = object{"schema": object{"type": "string", "description": "Events; the data of each is an Event."}}
-		media["application/x-ndjson"] = object{"schema": s.ref(api.Event{})}
-	}
 	failed := content(api.ErrorBody{}, s)
 	out := object{"200": ok, "default": object{"description": "Not an operation: a code and a sentence.", "content": failed}}
+	if event, ok := streams[r.op]; ok {
+		media := out["200"].(object)["content"].(object)
+		lines := s.ref(event)
+		media["text/event-stream"] = object{"schema": object{"type": "string", "description": "Server-sent events; the data of each is one of the lines of application/x-ndjson."}}
+		media["application/x-ndjson"] = object{"schema": lines}
+	}
+	switch r.op {
+	case api.OpExec:
+		out["202"] = object{"description": "It goes on: the body said wait false, or wait_ms is over.", "content": content(api.Pending{}, s)}
+	case api.OpOutput, api.OpEvents, api.OpSessionEvents:
+		out["410"] = object{"description": "The position is not kept any more; gone says what is.", "content": content(r.out, s)}
+	}
 	if _, isReceipt := r.out.(api.Receipt); isReceipt && r.method != "GET" {
 		out["403"] = object{"description": "Denied, with the reasons.", "content": content(api.Receipt{}, s)}
 		out["default"] = object{

@@ -54,11 +54,43 @@ func declare(req *api.Request, body api.Scope) *api.Error {
 
 // fromBody makes a request of an operation whose parameters are the body.
 func (c *call) fromBody(op api.Op) (*api.Request, *api.Error) {
-	req, err := c.request(op)
+	body, err := c.body()
 	if err != nil {
 		return nil, err
 	}
+	return c.fromParameters(op, body)
+}
+
+// fromPath makes a request of an operation on what the path names. The body adds the other
+// parameters; where there are none it may be empty.
+func (c *call) fromPath() (*api.Request, *api.Error) {
 	body, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	if len(body) == 0 {
+		body = []byte("{}")
+	}
+	req, err := c.fromParameters(c.row.op, body)
+	if err != nil {
+		return nil, err
+	}
+	name, field := "session_id", (*string)(nil)
+	if ref := req.Ref(); ref == nil {
+		field = &req.Session.SessionID
+	} else if name, field = "exec_id", &ref.ExecID; ref.IntentID != "" {
+		return nil, api.Errorf(api.CodeInvalidParams, "the path names the execution; leave intent_id out of the body")
+	}
+	id := c.r.PathValue(name)
+	if *field != "" && *field != id {
+		return nil, api.Errorf(api.CodeInvalidParams, "the path and the body name different objects; leave %s out of the body", name)
+	}
+	*field = id
+	return req, nil
+}
+
+func (c *call) fromParameters(op api.Op, body []byte) (*api.Request, *api.Error) {
+	req, err := c.request(op)
 	if err != nil {
 		return nil, err
 	}
@@ -69,13 +101,42 @@ func (c *call) fromBody(op api.Op) (*api.Request, *api.Error) {
 	if err := declare(req, scope); err != nil {
 		return nil, err
 	}
-	return req, nil
+	if req.Read != nil {
+		return req, c.unkeyed()
+	}
+	return req, c.keyed(req)
+}
+
+// keyed takes over the key that makes an operation with effect happen once.
+func (c *call) keyed(req *api.Request) *api.Error {
+	values, ok := c.r.Header["Idempotency-Key"]
+	if !ok {
+		return nil
+	}
+	const most = 128
+	if len(values) != 1 || values[0] == "" || len(values[0]) > most ||
+		strings.ContainsFunc(values[0], func(r rune) bool { return r < ' ' || r > '~' }) {
+		return api.Errorf(api.CodeInvalidHeader, "Idempotency-Key is one header of 1 to %d printable ASCII characters", most)
+	}
+	req.Key = values[0]
+	return nil
+}
+
+// unkeyed refuses a key where it would mean nothing: its sender takes the request for another.
+func (c *call) unkeyed() *api.Error {
+	if _, ok := c.r.Header["Idempotency-Key"]; ok {
+		return api.Errorf(api.CodeInvalidHeader, "Idempotency-Key is for operations with effect; this one can be repeated as it is")
+	}
+	return nil
 }
 
 // fromURL makes a request of a read whose parameters are in the path and the query.
 func (c *call) fromURL() (*api.Request, *api.Error) {
 	req, err := c.request(c.row.op)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.unkeyed(); err != nil {
 		return nil, err
 	}
 	q := c.query
@@ -85,11 +146,21 @@ func (c *call) fromURL() (*api.Request, *api.Error) {
 		IntentID:  c.r.PathValue("intent_id"),
 		BlobRef:   c.r.PathValue("blob_ref"),
 		State:     q.Get("state"),
+		After:     q.Get("after"),
 		Op:        api.Op(q.Get("op")).Canonical(),
 		Outcome:   api.Outcome(q.Get("outcome")),
 	}
-	if req.Read.Limit, err = c.number("limit"); err != nil {
-		return nil, err
+	for name, field := range map[string]*int64{"limit": &req.Read.Limit, "wait_ms": &req.Read.WaitMS, "max_bytes": &req.Read.MaxBytes} {
+		if *field, err = c.number(name); err != nil {
+			return nil, err
+		}
+	}
+	switch q.Get("active") {
+	case "", "false":
+	case "true":
+		req.Read.Active = true
+	default:
+		return nil, api.Errorf(api.CodeInvalidHeader, "active is true or false")
 	}
 	for _, label := range q["label"] {
 		name, value, ok := strings.Cut(label, "=")
@@ -102,6 +173,25 @@ func (c *call) fromURL() (*api.Request, *api.Error) {
 		req.Read.Labels[name] = value
 	}
 	return req, nil
+}
+
+// resume takes over where a reader of a stream has come to. The header wins over the URL: a
+// reader that comes back sends the URL that it began with, and in the header how far it has come
+// since.
+func (c *call) resume(req *api.Request) *api.Error {
+	values, ok := c.r.Header["Last-Event-Id"]
+	switch {
+	case !ok:
+		return nil
+	case len(values) > 1:
+		return api.Errorf(api.CodeInvalidHeader, "Last-Event-ID occurs %d times", len(values))
+	case values[0] == "": // a reader that was given no id
+		return nil
+	case !utf8.ValidString(values[0]):
+		return api.Errorf(api.CodeInvalidCursor, "Last-Event-ID is not UTF-8")
+	}
+	req.Read.After = values[0]
+	return nil
 }
 
 // parseQuery reads the parameters of a URL as strictly as a body: only those that the

@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 
-	"github.com/stockade-dev/stockade/supervisor"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -25,28 +24,57 @@ const (
 
 // routes is the whole interface.
 func routes() []route {
+	page := []string{"after", "limit", "wait_ms"}
 	return []route{
 		{"POST", "/v1/sessions", api.OpSessionOpen, operate, "Open a session.", nil, api.SessionOpen{}, api.Receipt{}},
-		{"GET", "/v1/sessions", api.OpSessionList, read(show((*supervisor.Supervisor).Sessions)), "List the caller's sessions, newest first.",
-			[]string{"label", "state", "limit"}, nil, api.SessionList{}},
-		{"GET", "/v1/sessions/{session_id}", api.OpSessionGet, read(show((*supervisor.Supervisor).Session)), "Show a session.", nil, nil, api.Session{}},
-		{"POST", "/v1/exec", api.OpExec, operate,
-			"Run a command in a session. With Accept: text/event-stream or application/x-ndjson its output comes as events, and the receipt last.",
-			nil, api.Exec{}, api.Receipt{}},
-		{"GET", "/v1/executions/{exec_id}/output", api.OpOutput, followOutput,
-			"Follow the output of an execution from two offsets on, as events, and the receipt last.",
-			[]string{"stdout", "stderr"}, nil, api.Event{}},
+		{"GET", "/v1/sessions", api.OpSessionList, read, "List the caller's sessions, newest first.", []string{"label", "state", "limit"}, nil, api.SessionList{}},
+		{"GET", "/v1/sessions/{session_id}", api.OpSessionGet, read, "Show a session.", nil, nil, api.Session{}},
+		{"GET", "/v1/sessions/{session_id}/events", api.OpSessionEvents, read,
+			"Read the event log of a session: a page, after wait_ms if it would be empty, or a stream.", page, nil, api.NoticeList{}},
+		{"POST", "/v1/sessions/{session_id}/pause", api.OpSessionPause, control, "Freeze everything in a session.", nil, api.SessionTarget{}, api.Receipt{}},
+		{"POST", "/v1/sessions/{session_id}/resume", api.OpSessionResume, control, "Let everything in a session go on.", nil, api.SessionTarget{}, api.Receipt{}},
 		{"POST", "/v1/signal", api.OpSessionSignal, operate, "Deliver a signal to every live execution of a session.", nil, api.SessionSignal{}, api.Receipt{}},
 		{"POST", "/v1/close", api.OpSessionClose, operate, "End a session.", nil, api.SessionClose{}, api.Receipt{}},
+
+		{"POST", "/v1/exec", api.OpExec, operate,
+			"Run a command in a session. As a stream, its output comes as events, and the receipt last. With wait false or wait_ms, what has not ended by then is answered with its ids.",
+			nil, api.Exec{}, api.Receipt{}},
+		{"GET", "/v1/executions", api.OpProcessList, read, "List the caller's executions, newest first.",
+			[]string{"session_id", "state", "active", "label", "limit", "after"}, nil, api.ProcessList{}},
+		{"GET", "/v1/executions/{exec_id}", api.OpProcessGet, read, "Show an execution.", nil, nil, api.Process{}},
+		{"GET", "/v1/executions/{exec_id}/wait", api.OpProcessWait, read, "Show an execution when it has ended, or after wait_ms.", []string{"wait_ms"}, nil, api.Process{}},
+		{"GET", "/v1/executions/{exec_id}/output", api.OpOutput, readOutput,
+			"Read the output of an execution from a cursor, or from two offsets: a page, after wait_ms if it would be empty, or a stream with frames, and the receipt last.",
+			[]string{"after", "stdout", "stderr", "wait_ms", "max_bytes"}, nil, api.Pending{}},
+		{"POST", "/v1/executions/{exec_id}/input", api.OpProcessInput, control, "Write to the stdin of an execution, or close it.", nil, api.ProcessInput{}, api.Receipt{}},
+		{"POST", "/v1/executions/{exec_id}/signal", api.OpProcessSignal, control, "Deliver a signal to an execution.", nil, api.ProcessSignal{}, api.Receipt{}},
+		{"POST", "/v1/executions/{exec_id}/modify", api.OpProcessModify, control, "Change the time limit of an execution.", nil, api.ProcessModify{}, api.Receipt{}},
+		{"POST", "/v1/executions/{exec_id}/pause", api.OpProcessPause, control, "Freeze an execution.", nil, api.ProcessTarget{}, api.Receipt{}},
+		{"POST", "/v1/executions/{exec_id}/resume", api.OpProcessResume, control, "Let an execution go on.", nil, api.ProcessTarget{}, api.Receipt{}},
+		{"POST", "/v1/executions/{exec_id}/cancel", api.OpProcessCancel, control, "End an execution with its whole tree.", nil, api.ProcessCancel{}, api.Receipt{}},
+		{"DELETE", "/v1/executions/{exec_id}", api.OpProcessDelete, control, "Take an execution that has ended out of the registry. Its receipt stays.",
+			nil, nil, api.Receipt{}},
+		{"POST", "/v1/executions/stop", api.OpProcessStop, operate, "Cancel every live execution of the caller's that fits.", nil, api.ProcessStop{}, api.Receipt{}},
+
+		{"GET", "/v1/events", api.OpEvents, read, "Read the event log of the caller: a page, after wait_ms if it would be empty, or a stream.", page, nil, api.NoticeList{}},
+		{"GET", "/v1/intents", api.OpIntentList, read, "List the caller's operations with effect, newest first.", []string{"session_id", "limit"}, nil, api.IntentList{}},
+		{"GET", "/v1/intents/{intent_id}", api.OpIntentGet, read, "Show an operation with effect, in flight or settled.", nil, nil, api.Intent{}},
+		{"GET", "/v1/intents/{intent_id}/frames", api.OpIntentFrames, read,
+			"Read the frames of an intent: a page, after wait_ms if it would be empty, or a stream, and the receipt last.", page, nil, api.FrameList{}},
+
 		{"PUT", "/v1/blobs", api.OpBlobPut, putBlob, "Store content, which is the body.", []string{"blob_ref"}, []byte{}, api.Receipt{}},
-		{"GET", "/v1/blobs/{blob_ref}", api.OpBlobGet, read((*call).blob), "Get the content of a blob.", nil, nil, []byte{}},
-		{"GET", "/v1/receipts", api.OpReceiptList, read(show((*supervisor.Supervisor).Receipts)), "List the caller's receipts, newest first.",
+		{"GET", "/v1/blobs/{blob_ref}", api.OpBlobGet, read, "Get the content of a blob.", nil, nil, []byte{}},
+		{"GET", "/v1/receipts", api.OpReceiptList, read, "List the caller's receipts, newest first.",
 			[]string{"session_id", "exec_id", "op", "outcome", "limit"}, nil, api.ReceiptList{}},
-		{"GET", "/v1/receipts/{intent_id}", api.OpReceiptGet, read(show((*supervisor.Supervisor).Receipt)), "Show a receipt.", nil, nil, api.Receipt{}},
-		{"GET", "/v1/checkpoint", api.OpCheckpoint, read(show((*supervisor.Supervisor).Checkpoint)),
+		{"GET", "/v1/receipts/{intent_id}", api.OpReceiptGet, read, "Show a receipt.", nil, nil, api.Receipt{}},
+		{"GET", "/v1/checkpoint", api.OpCheckpoint, read,
 			"Sign all that the journal has so far. Kept elsewhere, the note finds a journal that was rolled back.", nil, nil, api.Checkpoint{}},
+
 		{"POST", "/v1/decide", api.OpDecide, decide, "Ask what policy would say to an operation. Nothing is started.", nil, api.Ask{}, api.Decision{}},
-		{"GET", "/v1/host", api.OpHostInfo, read(show((*supervisor.Supervisor).HostInfo)), "Show what the machine offers and the operator allows.", nil, nil, api.HostInfo{}},
+		{"GET", "/v1/host", api.OpHostInfo, read, "Show what the machine offers and the operator allows.", nil, nil, api.HostInfo{}},
+		{"GET", "/v1/quiescence", api.OpQuiescence, read, "Say what keeps the supervisor from being quiet.", nil, nil, api.Quiescence{}},
+		{"GET", "/v1/snapshot", api.OpSnapshot, read, "Digest everything that the supervisor knows, as its journal tells it.", nil, nil, api.Snapshot{}},
+		{"POST", "/v1/drain", api.OpDrain, operate, "Take no new sessions and executions, or with undo again.", nil, api.Drain{}, api.Receipt{}},
 		{"GET", "/v1/version", public, getVersion, "Say who answers and what it serves.", nil, nil, api.Version{}},
 		{"GET", "/v1/openapi.json", public, getOpenAPI, "Get this document.", nil, nil, map[string]any{}},
 		{"POST", "/v1/ops/{op}", derived, operateNamed, "Carry out an operation by its name or alias; the body is its parameters.", nil, map[string]any{}, api.Receipt{}},

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stockade-dev/stockade/supervisor"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -65,7 +64,7 @@ func (o Options) withDefaults() Options {
 
 // Server serves one supervisor.
 type Server struct {
-	sup     *supervisor.Supervisor
+	sup     Supervisor
 	options Options
 	named   map[api.Op]func(*call, *api.Request)
 	mux     *http.ServeMux
@@ -73,7 +72,7 @@ type Server struct {
 }
 
 // New returns a server that is not serving yet.
-func New(sup *supervisor.Supervisor, options Options) (*Server, error) {
+func New(sup Supervisor, options Options) (*Server, error) {
 	s := &Server{sup: sup, options: options.withDefaults(), named: named(), mux: http.NewServeMux()}
 	paths := map[string]map[string]route{}
 	for _, r := range routes() {
@@ -196,8 +195,11 @@ func (s *Server) verbs(byMethod map[string]route) http.Handler {
 // recover turns a panic of a handler into an answer, so that the daemon lives (T167).
 func (s *Server) recover(w *tracked, r *http.Request) {
 	cause := recover()
-	if cause == nil || cause == http.ErrAbortHandler {
+	switch cause {
+	case nil:
 		return
+	case http.ErrAbortHandler:
+		panic(cause) // net/http breaks the connection off; returning would end the answer as if it were whole
 	}
 	s.options.Log.Error("panic in a handler", "method", r.Method, "path", r.URL.Path, "cause", cause, "stack", string(debug.Stack()))
 	if w.begun {

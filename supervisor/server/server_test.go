@@ -46,7 +46,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("ids of %+v", streamed)
 	}
 	var again bytes.Buffer
-	followed, err := b.Follow(ctx, streamed.ExecID, api.Offsets{Stdout: 2}, func(e api.Event) error {
+	followed, err := b.Watch(ctx, streamed.ExecID, "0.2.0", func(e api.Event) error {
 		again.Write(e.Bytes)
 		return nil
 	})
@@ -281,8 +281,8 @@ func TestStreamFormats(t *testing.T) {
 	body := `{"session_id":"` + id + `","argv":["echo","a"]}`
 	json := []string{"Content-Type", "application/json", "Accept"}
 	status, sse := b.do(t, "POST", "/v1/exec", body, append(json, "text/event-stream")...)
-	if status != 200 || !strings.HasPrefix(sse, "event: accepted\ndata: {\"kind\":\"accepted\",") ||
-		!strings.Contains(sse, "\n\nevent: output\ndata: {") || !strings.Contains(sse, "\n\nevent: receipt\ndata: {") || !strings.HasSuffix(sse, "}\n\n") {
+	if status != 200 || !strings.HasPrefix(sse, "retry: 1000\n\nevent: accepted\n") && !strings.HasPrefix(sse, "retry: 1000\n\nid: ") || !strings.Contains(sse, "event: accepted\ndata: {\"kind\":\"accepted\",") ||
+		!strings.Contains(sse, "event: output\ndata: {") || !strings.Contains(sse, "\n\nevent: receipt\ndata: {") || !strings.HasSuffix(sse, "}\n\n") {
 		t.Errorf("%d %s", status, sse)
 	}
 	status, lines := b.do(t, "POST", "/v1/exec", body, append(json, "application/json;q=0.5, application/x-ndjson")...)
@@ -329,7 +329,7 @@ func TestDisconnect(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	var out bytes.Buffer
-	r, err := b.Follow(ctx, exec, api.Offsets{}, func(e api.Event) error {
+	r, err := b.Watch(ctx, exec, "", func(e api.Event) error {
 		if out.Write(e.Bytes); out.String() == "sleeping\n" {
 			go b.Close(ctx, api.SessionClose{SessionID: id, Mode: "force"})
 		}

@@ -1,0 +1,315 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/launch"
+)
+
+// fake is a launcher that starts nothing and, like the runner, holds what it started for the
+// supervisor that comes next. Its commands are functions:
+//
+//	echo A…     prints its arguments
+//	flood       prints 8 MiB
+//	sleep       says so, and runs until it is killed
+//	cat         copies stdin to stdout
+//	chatter N   prints N numbered lines to both streams, by turns
+type fake struct {
+	started atomic.Int64 // executions
+	opened  atomic.Int64
+	pace    chan struct{} // if not nil, chatter waits for a value before each line
+
+	mu       sync.Mutex
+	sessions map[string]*fakeSession
+}
+
+type fakeSession struct {
+	keep  []byte
+	execs map[string]*fakeExec
+}
+
+// fakeExec is a command that runs, and its ends of the pipes.
+type fakeExec struct {
+	started        time.Time
+	stdout, stderr *os.File // the ends that are read, held for an Attach
+	stdin          *os.File // the end that is written; nil unless it is open
+	killed         chan struct{}
+	ended          chan struct{}
+	result         sandbox.Result // once ended
+}
+
+func newFake(t testing.TB) *fake {
+	f := &fake{sessions: map[string]*fakeSession{}}
+	t.Cleanup(func() {
+		for id := range f.sessions {
+			f.Close(context.Background(), id)
+		}
+	})
+	return f
+}
+
+func (f *fake) Host() sandbox.Host {
+	return sandbox.Host{Kernel: "6.18", Arch: "amd64", Cgroup: "v2", CPUs: 2, Memory: 1 << 30,
+		Layers: []sandbox.Layer{{Name: "user namespaces", State: "present", Required: true}}}
+}
+
+func (f *fake) Done() <-chan struct{} { return nil }
+
+func (f *fake) Resolve(_ context.Context, _ sandbox.Caller, paths []string) ([]launch.Resolved, error) {
+	out := make([]launch.Resolved, len(paths))
+	for i, p := range paths {
+		out[i].Source = sandbox.Source{Path: p, Resolved: p, Dev: 1, Ino: uint64(i + 1), Kind: "dir", Mode: 0o755}
+	}
+	return out, nil
+}
+
+func (f *fake) Open(_ context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
+	f.opened.Add(1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sessions[spec.Session] = &fakeSession{spec.Keep, map[string]*fakeExec{}}
+	return sandbox.Enforced{
+		Namespaces: map[string]uint64{"user": 4026531837}, NoNewPrivs: true, Seccomp: 2,
+		MemoryBytes: spec.Limits.MemoryBytes, CPUMillis: spec.Limits.CPUMillis, PIDs: spec.Limits.PIDs, Cgroup: "v2",
+	}, nil
+}
+
+func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbox.Process, error) {
+	f.started.Add(1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ses, ok := f.sessions[x.Session]
+	if !ok {
+		return nil, sandbox.Errorf(sandbox.CodeNoSession, "there is no session %s", x.Session)
+	}
+	e := &fakeExec{started: time.Now(), killed: make(chan struct{}), ended: make(chan struct{})}
+	var files [3]*os.File // as the command sees them
+	if x.StdinOpen {
+		files[0], e.stdin = pipe()
+	} else if stdin != nil {
+		files[0] = dup(stdin)
+	}
+	e.stdout, files[1] = pipe()
+	e.stderr, files[2] = pipe()
+	ses.execs[x.ID] = e
+	go f.run(e, x.Argv, files)
+	return e.process(), nil
+}
+
+// run is the life of a command.
+func (f *fake) run(e *fakeExec, argv []string, files [3]*os.File) {
+	stdout, stderr := files[1], files[2]
+	r := sandbox.Result{Started: e.started}
+	switch argv[0] {
+	case "echo":
+		fmt.Fprintln(stdout, strings.Join(argv[1:], " "))
+	case "flood":
+		stdout.Write(make([]byte, 8<<20))
+	case "sleep":
+		fmt.Fprint(stdout, "sleeping\n")
+		<-e.killed
+	case "cat":
+		if files[0] != nil {
+			go func() { <-e.killed; files[0].Close() }()
+			io.Copy(stdout, files[0])
+		}
+	case "chatter":
+		lines, _ := strconv.Atoi(argv[1])
+		f.chatter(e, lines, stdout, stderr)
+	default:
+		r.ExitCode = 127
+	}
+	select {
+	case <-e.killed:
+		r.ExitCode, r.Signal = -1, 9
+	default:
+	}
+	for _, file := range files {
+		if file != nil {
+			file.Close()
+		}
+	}
+	r.Ended = time.Now()
+	e.result = r
+	close(e.ended)
+}
+
+func (f *fake) chatter(e *fakeExec, lines int, stdout, stderr io.Writer) {
+	for i := range lines {
+		if f.pace != nil {
+			select {
+			case <-f.pace:
+			case <-e.killed:
+				return
+			}
+		}
+		fmt.Fprintf([]io.Writer{stdout, stderr}[i%2], "line %d %s\n", i, strings.Repeat("x", i%97))
+	}
+}
+
+// process is what a supervisor gets of a command.
+func (e *fakeExec) process() *sandbox.Process {
+	done := make(chan sandbox.Result, 1)
+	go func() { <-e.ended; done <- e.result }()
+	p := &sandbox.Process{Stdout: dup(e.stdout), Stderr: dup(e.stderr), Started: e.started, Done: done}
+	if e.stdin != nil {
+		p.Stdin = dup(e.stdin)
+	}
+	return p
+}
+
+// exec finds a command; nil when there is none.
+func (f *fake) exec(session, exec string) *fakeExec {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ses, ok := f.sessions[session]; ok {
+		return ses.execs[exec]
+	}
+	return nil
+}
+
+func (f *fake) Attach(_ context.Context, session, exec string) (*sandbox.Process, error) {
+	if e := f.exec(session, exec); e != nil {
+		return e.process(), nil
+	}
+	return nil, sandbox.Errorf(sandbox.CodeNoExec, "there is no execution %s", exec)
+}
+
+func (f *fake) Sessions(context.Context) ([]sandbox.Held, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []sandbox.Held
+	for _, id := range slices.Sorted(maps.Keys(f.sessions)) {
+		held := sandbox.Held{Session: id, Keep: f.sessions[id].keep}
+		for _, exec := range slices.Sorted(maps.Keys(f.sessions[id].execs)) {
+			e := f.sessions[id].execs[exec]
+			x := sandbox.HeldExec{ID: exec, Started: e.started}
+			select {
+			case <-e.ended:
+				x.Ended = true
+			default:
+			}
+			held.Execs = append(held.Execs, x)
+		}
+		out = append(out, held)
+	}
+	return out, nil
+}
+
+func (f *fake) Forget(session, exec string) {
+	if e := f.exec(session, exec); e != nil {
+		f.mu.Lock()
+		delete(f.sessions[session].execs, exec)
+		f.mu.Unlock()
+		e.close()
+	}
+}
+
+// close gives up what is held for an Attach.
+func (e *fakeExec) close() {
+	e.stdout.Close()
+	e.stderr.Close()
+	e.closeStdin()
+}
+
+func (e *fakeExec) closeStdin() {
+	if e.stdin != nil {
+		e.stdin.Close()
+	}
+}
+
+func (f *fake) CloseStdin(_ context.Context, session, exec string) error {
+	if e := f.exec(session, exec); e != nil {
+		e.closeStdin()
+	}
+	return nil
+}
+
+// Signal kills: the commands have no handlers.
+func (f *fake) Signal(ctx context.Context, session, exec string, _ int) error {
+	return f.Kill(ctx, session, exec)
+}
+
+func (f *fake) Kill(_ context.Context, session, exec string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ses, ok := f.sessions[session]; ok {
+		if e := ses.execs[exec]; e != nil {
+			e.kill()
+		}
+	}
+	return nil
+}
+
+// kill is called with the lock of the fake.
+func (e *fakeExec) kill() {
+	select {
+	case <-e.killed:
+	default:
+		close(e.killed)
+	}
+}
+
+func (f *fake) Freeze(context.Context, string, string, bool) error { return nil }
+
+func (f *fake) Load(context.Context, string) (sandbox.Load, error) { return sandbox.Load{}, nil }
+
+func (f *fake) Collect(_ context.Context, _ string, paths []string) ([]sandbox.Artifact, error) {
+	out := make([]sandbox.Artifact, len(paths))
+	for i, p := range paths {
+		out[i] = sandbox.Artifact{Path: p, Err: "path_not_found"}
+	}
+	return out, nil
+}
+
+func (f *fake) Close(_ context.Context, session string) (sandbox.Usage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ses, ok := f.sessions[session]
+	if !ok {
+		return sandbox.Usage{}, sandbox.Errorf(sandbox.CodeNoSession, "there is no session %s", session)
+	}
+	for _, e := range ses.execs {
+		e.kill()
+		e.close()
+	}
+	delete(f.sessions, session)
+	return sandbox.Usage{}, nil
+}
+
+func pipe() (r, w *os.File) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	return r, w
+}
+
+// dup returns another descriptor of the same file, polled if that is.
+func dup(file *os.File) *os.File {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		panic(err)
+	}
+	fd := -1
+	failed := conn.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
+	if err := cmp.Or(failed, err); err != nil {
+		panic(err)
+	}
+	return os.NewFile(uintptr(fd), file.Name())
+}

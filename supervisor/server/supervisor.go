@@ -1,0 +1,55 @@
+package server
+
+import (
+	"context"
+	"io"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// Supervisor is what is served: supervisor.Supervisor in production, a script in tests of what
+// streams do when the other side is slow, stops, or has forgotten.
+//
+// A read is answered with what was asked for, with the receipt of its denial, or with an error;
+// exactly one of them is there. An error that a caller may see is an *api.Error.
+type Supervisor interface {
+	// Do carries an operation out and returns its receipt. emit, if not nil, gets what happens on
+	// the way; the end of ctx ends the waiting, not the operation.
+	Do(ctx context.Context, req *api.Request, emit func(api.Event)) (*api.Receipt, error)
+
+	// Start is Do of a host.exec that waits so long as the request says, and no longer. Exactly one
+	// of the answers is there.
+	Start(ctx context.Context, req *api.Request) (*api.Pending, *api.Receipt, error)
+
+	// PutBlob is Do of a blob.put.
+	PutBlob(ctx context.Context, req *api.Request, content io.Reader) (*api.Receipt, error)
+
+	// Watch gives emit what follows the cursor of an execution, and returns its receipt when it has
+	// ended.
+	Watch(ctx context.Context, req *api.Request, emit func(api.Event)) (receipt, denial *api.Receipt, err error)
+
+	// FollowEvents gives emit what follows a position in an event log, as long as anything can.
+	FollowEvents(ctx context.Context, req *api.Request, emit func(api.Notice)) (denial *api.Receipt, err error)
+
+	// OpenBlob returns the content of a blob and its size. The caller closes it.
+	OpenBlob(ctx context.Context, req *api.Request) (io.ReadCloser, int64, *api.Receipt, error)
+
+	Session(ctx context.Context, req *api.Request) (*api.Session, *api.Receipt, error)
+	Sessions(ctx context.Context, req *api.Request) (*api.SessionList, *api.Receipt, error)
+	Process(ctx context.Context, req *api.Request) (*api.Process, *api.Receipt, error)
+	Processes(ctx context.Context, req *api.Request) (*api.ProcessList, *api.Receipt, error)
+	Wait(ctx context.Context, req *api.Request) (*api.Process, *api.Receipt, error)
+	Output(ctx context.Context, req *api.Request) (*api.Pending, *api.Receipt, error)
+	Events(ctx context.Context, req *api.Request) (*api.NoticeList, *api.Receipt, error)
+	Intent(ctx context.Context, req *api.Request) (*api.Intent, *api.Receipt, error)
+	Intents(ctx context.Context, req *api.Request) (*api.IntentList, *api.Receipt, error)
+	Frames(ctx context.Context, req *api.Request) (*api.FrameList, *api.Receipt, error)
+	Receipt(ctx context.Context, req *api.Request) (*api.Receipt, *api.Receipt, error)
+	Receipts(ctx context.Context, req *api.Request) (*api.ReceiptList, *api.Receipt, error)
+	Checkpoint(ctx context.Context, req *api.Request) (*api.Checkpoint, *api.Receipt, error)
+	Decide(ctx context.Context, req *api.Request) (*api.Decision, *api.Receipt, error)
+	HostInfo(ctx context.Context, req *api.Request) (*api.HostInfo, *api.Receipt, error)
+	Quiescence(ctx context.Context, req *api.Request) (*api.Quiescence, *api.Receipt, error)
+	Snapshot(ctx context.Context, req *api.Request) (*api.Snapshot, *api.Receipt, error)
+	Version() api.Version
+}
