@@ -300,7 +300,9 @@ func (f *fake) Forget(_, exec string) {
 	f.note("forget")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.execs, exec)
+	if p := f.execs[exec]; p != nil && p.result != nil {
+		delete(f.execs, exec)
+	}
 }
 
 func (f *fake) CloseStdin(_ context.Context, _, exec string) error {

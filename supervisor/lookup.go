@@ -303,6 +303,8 @@ func (s *Supervisor) Events(ctx context.Context, req *api.Request) (*api.NoticeL
 			return nil, nil, api.Errorf(api.CodeShuttingDown, "the supervisor is shutting down")
 		case <-deadline.C:
 			return list, nil, nil
+		case <-s.ctx.Done():
+			return list, nil, nil
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
 		}
@@ -339,7 +341,7 @@ func (s *Supervisor) FollowEvents(ctx context.Context, req *api.Request, emit fu
 		default:
 			select {
 			case <-next:
-			case <-s.left:
+			case <-s.ctx.Done():
 				return nil, api.Errorf(api.CodeShuttingDown, "the supervisor is shutting down")
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)

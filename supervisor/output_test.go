@@ -104,6 +104,7 @@ func encodeOutput(t *rapid.T, o *api.Output) string {
 	}
 	return string(b)
 }
+
 // check says what the contract says, in other words than the code.
 func check(t *rapid.T, blobs *blob.Store, kept []byte, total int64, f outputForm, out *api.Output, over *api.Overflow) {
 	if len(kept) == 0 {

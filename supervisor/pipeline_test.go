@@ -76,7 +76,7 @@ func TestIntentBeforeActBeforeReceipt(t *testing.T) {
 		if diff := cmp.Diff(want, seen["start true"]); diff != "" {
 			t.Errorf("durable when the command was started: %s", diff)
 		}
-		want = append(want, "receipt")
+		want = append(want, "frame", "receipt") // that it has started is said with how it ended
 		if diff := cmp.Diff(want, types(b.records())); diff != "" {
 			t.Errorf("durable when the exec was answered: %s", diff)
 		}

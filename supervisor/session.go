@@ -174,6 +174,9 @@ func (s *session) admit(x *execution, now time.Time, queue int64) *api.Error {
 		return api.Errorf(api.CodeSessionPaused, "session %s is paused", s.id)
 	case s.hasRoom():
 		s.running++
+	case int64(s.running) < s.grant.Ceilings.Executions:
+		// What holds the place is in the background, and may never end.
+		return api.Errorf(api.CodeExecLimit, "session %s has %d executions at once, which is its limit, with those that left their output open", s.id, len(s.pipes))
 	case int64(len(s.waiting)) >= queue:
 		return api.Errorf(api.CodeQueueFull, "session %s runs %d executions at once, which is its limit, and %d wait", s.id, s.running, len(s.waiting))
 	default:

@@ -2,7 +2,7 @@
 // journal and the blobs, and has the runner build what policy granted.
 //
 // It needs no privilege but the runner's socket. Started as root without --runner, it
-// starts stockade-run itself; that runner ends with it.
+// starts stockade-run itself; that runner ends when it leaves nothing behind.
 package main
 
 import (
@@ -47,7 +47,8 @@ func root() *cobra.Command {
 with a grant, the runner builds exactly that, and every operation ends in a receipt.
 
 It prints "ready" once it serves. SIGTERM and SIGINT end every session, let what is
-in flight settle, and stop it.`,
+in flight settle, and stop it. SIGHUP has it execute the program that now is in its place, which goes
+on with every session and execution; so does a stockaded that is started within --hold after one was killed.`,
 		Example: `  stockaded --state /var/lib/stockade
   stockaded --state ./state --socket ./stockade.sock --policy ./my-policy
   stockaded policy check ./my-policy`,
@@ -56,6 +57,7 @@ in flight settle, and stop it.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.program = program()
 			loosen()
 			collectLess()
 			return c.serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -75,6 +77,7 @@ in flight settle, and stop it.`,
 	f.StringVar(&c.initBinary, "init-binary", "", "stockade-init; without it the one beside this program, then PATH")
 	f.StringVar(&c.cgroupParent, "cgroup-parent", "", "control group below which the started runner builds; without it our own")
 	f.TextVar(&c.logLevel, "log-level", c.logLevel, "debug, info, warn or error")
+	f.DurationVar(&c.hold, "hold", 30*time.Second, "how long the runner keeps the sessions when this program is killed; 0 ends them at once")
 	f.DurationVar(&c.drain, "drain", 20*time.Second, "how long what is in flight may take to settle when stopping")
 	cmd.AddCommand(workbench.Command(workbench.Options{Records: recorded, StateDir: defaultState}))
 	return cmd

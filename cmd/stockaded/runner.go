@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/stockade-dev/stockade/sandbox/launch"
 )
 
@@ -26,20 +28,14 @@ const runtimeDir = "/run/stockade"
 // earlier one left, and listen.
 const startLimit = 30 * time.Second
 
-// runner is the connection to stockade-run and, if we started it, its process.
+// runner is the connection to stockade-run.
 type runner struct {
 	*launch.Runner
-	child *child // nil when it is not ours
+	ours *os.File // pidfd of one that follows us; nil for one that is the operator's
 }
 
-// child is a process whose end is known.
-type child struct {
-	cmd  *exec.Cmd
-	done chan struct{}
-	err  error // once done is closed
-}
-
-// connect reaches the runner that the flags name, or starts one.
+// connect reaches the runner that the flags name, or the one that an earlier daemon of this
+// state directory left with its sessions, or starts one.
 func (c *config) connect(ctx context.Context, state string, stderr io.Writer) (*runner, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -53,37 +49,89 @@ func (c *config) connect(ctx context.Context, state string, stderr io.Writer) (*
 	if os.Geteuid() != 0 {
 		return nil, errors.New("starting a runner takes root; start stockade-run as root and say --runner SOCKET")
 	}
-	socket, child, err := c.start(state, stderr)
-	if err != nil {
+	dir := filepath.Join(runtimeDir, instance(state))
+	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, fmt.Errorf("start the runner: %w", err)
 	}
-	r, err := child.dial(ctx, socket)
-	if err != nil {
-		child.end()
-		return nil, fmt.Errorf("runner: %w", err)
+	socket := filepath.Join(dir, "runner.sock")
+	// An earlier one may be there and serve us, or be there and on its way out: then it neither
+	// answers nor lets another begin, for a moment.
+	for {
+		r, err := follow(ctx, socket)
+		if err == nil {
+			return r, nil
+		}
+		started, err := c.start(socket, dir, stderr)
+		if err != nil {
+			return nil, fmt.Errorf("start the runner: %w", err)
+		}
+		r, err = started.dial(ctx, socket)
+		if err == nil {
+			return r, nil
+		}
+		if ctx.Err() != nil {
+			started.cmd.Process.Kill()
+			return nil, fmt.Errorf("runner: %w", err)
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
-	return &runner{Runner: r, child: child}, nil
+}
+
+// follow connects to a runner that ends when we leave it nothing.
+func follow(ctx context.Context, socket string) (*runner, error) {
+	pid, err := listening(socket)
+	if err != nil {
+		return nil, err
+	}
+	ours, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, fmt.Errorf("pidfd of the runner: %w", err)
+	}
+	r, err := launch.Dial(ctx, socket)
+	if err != nil {
+		unix.Close(ours)
+		return nil, err
+	}
+	return &runner{Runner: r, ours: os.NewFile(uintptr(ours), "runner")}, nil
+}
+
+// listening returns the process that listens on a socket, by the kernel's word (SO_PEERCRED of the
+// connecting side is whoever called listen).
+func listening(socket string) (int, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("socket: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err != nil {
+		return 0, fmt.Errorf("connect %s: %w", socket, err)
+	}
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return 0, fmt.Errorf("peer of %s: %w", socket, err)
+	}
+	return int(cred.Pid), nil
+}
+
+// child is a runner that we have started and that has not answered yet.
+type child struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // once done is closed
 }
 
 // start starts stockade-run for this state directory and nobody else.
-func (c *config) start(state string, stderr io.Writer) (socket string, _ *child, err error) {
+func (c *config) start(socket, dir string, stderr io.Writer) (*child, error) {
 	program, err := find(c.runnerBinary, "stockade-run")
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	initProgram, err := find(c.initBinary, "stockade-init")
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	name := instance(state)
-	dir := filepath.Join(runtimeDir, name)
-	if err := os.MkdirAll(dir, 0o711); err != nil {
-		return "", nil, err
-	}
-	// A name of this start's own: an earlier runner may still be clearing up behind its.
-	socket = filepath.Join(dir, "runner-"+strconv.Itoa(os.Getpid())+".sock")
 	args := []string{"--socket", socket, "--uid", strconv.Itoa(os.Geteuid()), "--state", dir,
-		"--instance", name, "--init", initProgram, "--follow", "--hold", "0"}
+		"--instance", filepath.Base(dir), "--init", initProgram, "--follow", "--hold", c.hold.String()}
 	if c.ceiling != "" {
 		args = append(args, "--ceiling", c.ceiling)
 	}
@@ -94,24 +142,23 @@ func (c *config) start(state string, stderr io.Writer) (socket string, _ *child,
 	cmd.Stderr = stderr
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	// A group of its own: a terminal's Ctrl-C is for us, who end it in order. There is no
-	// Pdeathsig, which follows the thread; --follow ends it with our connection.
+	// Pdeathsig: it follows the thread, and the runner is to outlive us.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	p := &child{cmd: cmd, done: make(chan struct{})}
 	go func() {
 		p.err = cmd.Wait()
-		os.Remove(socket) // a runner that was killed has left it
 		close(p.done)
 	}()
-	return socket, p, nil
+	return p, nil
 }
 
 // dial connects as soon as the runner listens.
-func (p *child) dial(ctx context.Context, socket string) (*launch.Runner, error) {
+func (p *child) dial(ctx context.Context, socket string) (*runner, error) {
 	for {
-		r, err := launch.Dial(ctx, socket)
+		r, err := follow(ctx, socket)
 		if err == nil {
 			return r, nil
 		}
@@ -125,28 +172,35 @@ func (p *child) dial(ctx context.Context, socket string) (*launch.Runner, error)
 	}
 }
 
-// close ends the connection, and with it every session and a runner of ours.
+// close ends the connection. A runner that follows us ends when it holds nothing, which is
+// waited for; it is asked, and then told, when it does not.
 func (r *runner) close() {
 	r.Disconnect()
-	if r.child != nil {
-		r.child.end()
+	if r.ours == nil {
+		return
 	}
-}
-
-// end waits for the runner, which sees the end of the connection; it is asked, and
-// then told, when it does not.
-func (p *child) end() {
+	defer r.ours.Close()
 	for _, last := range []struct {
 		signal   syscall.Signal
 		patience time.Duration
-	}{{0, 5 * time.Second}, {syscall.SIGTERM, 5 * time.Second}, {syscall.SIGKILL, time.Minute}} {
+	}{{0, 5 * time.Second}, {unix.SIGTERM, 5 * time.Second}, {unix.SIGKILL, time.Minute}} {
 		if last.signal != 0 {
-			p.cmd.Process.Signal(last.signal)
+			_ = unix.PidfdSendSignal(int(r.ours.Fd()), last.signal, nil, 0)
 		}
-		select {
-		case <-p.done:
+		if exited(r.ours, last.patience) {
 			return
-		case <-time.After(last.patience):
+		}
+	}
+}
+
+// exited waits for the end of a process.
+func exited(pidfd *os.File, patience time.Duration) bool {
+	poll := []unix.PollFd{{Fd: int32(pidfd.Fd()), Events: unix.POLLIN}}
+	deadline := time.Now().Add(patience)
+	for {
+		n, err := unix.Poll(poll, int(max(0, time.Until(deadline).Milliseconds())))
+		if err != unix.EINTR {
+			return n > 0
 		}
 	}
 }

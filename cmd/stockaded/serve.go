@@ -9,9 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/policies"
 	"github.com/stockade-dev/stockade/rego"
@@ -29,9 +32,10 @@ const policyDeadline = 2 * time.Second
 type config struct {
 	state, socket, policy, ceiling   string
 	runner, runnerBinary, initBinary string
+	program                          string // our own
 	cgroupParent                     string
 	logLevel                         slog.Level
-	drain                            time.Duration
+	drain, hold                      time.Duration
 }
 
 // serve runs the supervisor until ctx ends, and returns when nothing of it is left.
@@ -57,7 +61,12 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer runner.close()
+	keep := false // of the runner, with what lives in it
+	defer func() {
+		if !keep {
+			runner.close()
+		}
+	}()
 
 	sup, err := supervisor.New(ctx, supervisor.Config{
 		State: state, Policy: engine, Ceiling: ceiling, Launcher: runner, Version: version, Log: log,
@@ -69,7 +78,7 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, sup.Close(ctx))
 	}
-	ln, err := server.Listen(c.socket)
+	ln, err := c.listen()
 	if err != nil {
 		return errors.Join(err, sup.Close(ctx))
 	}
@@ -79,12 +88,27 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	notify("READY=1")
 	log.Info("serving", "socket", c.socket, "state", state, "policy", engine.Digest())
 
+	upgrade := make(chan os.Signal, 1)
+	signal.Notify(upgrade, unix.SIGHUP)
+	defer signal.Stop(upgrade)
 	var cause error
-	select {
-	case <-ctx.Done():
-	case cause = <-served:
-	case <-runner.Done():
-		cause = errors.New("the runner is gone")
+	for stop := false; !stop; {
+		select {
+		case <-upgrade:
+			if err := c.ready(); err != nil {
+				log.Error("no successor: going on as before", "error", err)
+				continue
+			}
+			notify("RELOADING=1\nMONOTONIC_USEC=" + monotonic())
+			log.Info("giving way to a successor in this process")
+			keep = true
+			return c.succeed(srv, sup, ln, runner)
+		case <-ctx.Done():
+		case cause = <-served:
+		case <-runner.Done():
+			cause = errors.New("the runner is gone")
+		}
+		stop = true
 	}
 	notify("STOPPING=1")
 	log.Info("stopping", "cause", cause)

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/supervisor"
+	"github.com/stockade-dev/stockade/supervisor/server"
+)
+
+// The socket comes from whoever started us, if it says so: a service manager
+// (sd_listen_fds(3)), or this program before it executed its successor. Nobody who connects in
+// between is refused: the kernel has them wait.
+const (
+	firstFD   = 3 // SD_LISTEN_FDS_START
+	envCount  = "LISTEN_FDS"
+	envTarget = "LISTEN_PID"
+	envNames  = "LISTEN_FDNAMES"
+	ourName   = "stockaded.self"
+)
+
+// listen returns the socket that we were given, or makes one.
+func (c *config) listen() (net.Listener, error) {
+	if os.Getenv(envTarget) != strconv.Itoa(os.Getpid()) {
+		return server.Listen(c.socket)
+	}
+	if n := os.Getenv(envCount); n != "1" {
+		return nil, fmt.Errorf("%s is %q: one socket is served", envCount, n)
+	}
+	ours := os.Getenv(envNames) == ourName
+	for _, name := range []string{envTarget, envCount, envNames} {
+		os.Unsetenv(name)
+	}
+	unix.CloseOnExec(firstFD)
+	return server.Inherit(os.NewFile(firstFD, "socket"), c.socket, ours)
+}
+
+// program is what SIGHUP executes: the name by which we were started, found before another
+// file had it.
+func program() string {
+	path, err := os.Executable()
+	if err != nil {
+		return "/proc/self/exe"
+	}
+	return path
+}
+
+// ready asks the program that is going to succeed us whether it can run at all.
+func (c *config) ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, c.program, "--version").CombinedOutput(); err != nil {
+		return fmt.Errorf("%s --version: %w: %.200s", c.program, err, out)
+	}
+	return nil
+}
+
+// succeed leaves everything that lives to the runner, and executes the program that now is where
+// this one was started from, in this process. It returns only if that fails.
+func (c *config) succeed(srv *server.Server, sup *supervisor.Supervisor, ln net.Listener, runner *runner) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.drain)
+	defer cancel()
+	socket, err := server.Keep(ln)
+	if err != nil {
+		return errors.Join(err, sup.Close(ctx))
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- srv.Shutdown(ctx) }()
+	err = errors.Join(sup.Leave(ctx), <-stopped)
+	runner.Disconnect()
+	if err != nil {
+		return err
+	}
+	// Where descriptor 3 is taken, it is by something that ends with this program.
+	if err := unix.Dup3(int(socket.Fd()), firstFD, 0); err != nil {
+		return fmt.Errorf("keep the socket: %w", err)
+	}
+	os.Setenv(envCount, "1")
+	os.Setenv(envTarget, strconv.Itoa(os.Getpid()))
+	os.Setenv(envNames, ourName)
+	err = unix.Exec(c.program, os.Args, os.Environ())
+	return fmt.Errorf("execute %s: %w", c.program, err)
+}
+
+// monotonic is the clock that a service manager compares with, in microseconds.
+func monotonic() string {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
+	return strconv.FormatInt(t.Nano()/1000, 10)
+}
