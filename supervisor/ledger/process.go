@@ -101,6 +101,7 @@ func (p *process) event(kind api.NoticeKind, at int64) api.Notice {
 // milestone is what a frame says about an execution.
 func (s *State) milestone(p *process, r *Frame) {
 	f := &r.Frame
+	p.FrameSeq = f.Seq
 	p.StdoutBytes = max(p.StdoutBytes, f.Payload.StdoutBytes)
 	p.StderrBytes = max(p.StderrBytes, f.Payload.StderrBytes)
 	switch f.Kind {

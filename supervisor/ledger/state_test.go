@@ -1,0 +1,703 @@
+package ledger
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// teller writes records as a supervisor would, one nanosecond apart.
+type teller struct {
+	t testing.TB
+	*State
+	at int64
+}
+
+func tell(t testing.TB) *teller { return &teller{t, New(), 100} }
+
+func (l *teller) head() Header {
+	l.at++
+	return Header{AtNS: l.at}
+}
+
+// apply takes a record in twice: as it is, and as its bytes, which must be the same.
+func (l *teller) apply(r Record) {
+	l.t.Helper()
+	b, err := Encode(r)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	before, err := l.Snapshot()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	other, err := Restore(before)
+	if err != nil {
+		l.t.Fatalf("%v\n%s", err, before)
+	}
+	decoded, err := Decode(b)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	seq := l.Records()
+	if err := l.Apply(seq, r); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := other.Apply(seq, decoded); err != nil {
+		l.t.Fatal(err)
+	}
+	want, _ := l.Snapshot()
+	got, _ := other.Snapshot()
+	if string(got) != string(want) {
+		l.t.Fatalf("%s\nin memory\n%s\nread again", want, got)
+	}
+}
+
+func (l *teller) intent(id string, req api.Request, change ...func(*Intent)) int64 {
+	l.t.Helper()
+	b, err := api.Encode(&req)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	r := &Intent{Header: l.head(), IntentID: id, Nonce: "n", Key: req.Key, Request: b}
+	for _, f := range change {
+		f(r)
+	}
+	seq := l.Records()
+	l.apply(r)
+	return seq
+}
+
+func (l *teller) settle(id string, outcome api.Outcome, p api.Payload, change ...func(*api.Receipt)) {
+	l.t.Helper()
+	rec := &Settled{Header: l.head(), Receipt: &api.Receipt{IntentID: id, Outcome: outcome, Payload: p}}
+	for _, f := range change {
+		f(rec.Receipt)
+	}
+	l.apply(rec)
+}
+
+func (l *teller) open(who api.Principal, session string) {
+	l.t.Helper()
+	l.intent("i-"+session, api.Request{Op: api.OpSessionOpen, Principal: who, Open: &api.SessionOpen{
+		Labels: map[string]string{"team": "red"}, OnRestart: "terminate",
+		Target: api.Target{Local: &api.Local{Env: map[string]api.EnvValue{"B": {Text: "never shown"}, "A": {Text: "nor this"}}}},
+	}})
+	l.settle("i-"+session, api.OutcomeOK, api.Payload{Open: &api.OpenResult{
+		SessionID: session, Status: "ready", StartedAtNS: l.at, Grant: &api.Grant{Profile: "agent", Workdir: "/w"},
+	}})
+}
+
+func (l *teller) exec(who api.Principal, session, exec string, queued bool) {
+	l.t.Helper()
+	l.intent("i-"+exec, api.Request{Op: api.OpExec, Principal: who, Exec: &api.Exec{SessionID: session, Argv: []string{"sleep"}, StdinOpen: true, Labels: map[string]string{"n": exec}}},
+		func(r *Intent) { r.SessionID, r.ExecID, r.Queued = session, exec, queued })
+}
+
+func (l *teller) frame(intent string, kind api.FrameKind, p api.FramePayload) {
+	l.t.Helper()
+	f, ok := l.NextFrame(intent)
+	if !ok {
+		l.t.Fatalf("intent %s takes no frame", intent)
+	}
+	r := &Frame{Header: l.head(), Frame: f}
+	r.Frame.Kind, r.Frame.AtNS, r.Frame.Payload = kind, r.AtNS, p
+	if what, ok := l.Offer(&r.Frame); what != nil || !ok {
+		l.t.Fatalf("the next frame is not taken: %+v", what)
+	}
+	l.apply(r)
+}
+
+func (l *teller) process(exec string) api.Process {
+	l.t.Helper()
+	p, ok := l.Process(exec)
+	if !ok {
+		l.t.Fatalf("there is no %s", exec)
+	}
+	return p
+}
+
+// states are what the events say about an execution.
+func (l *teller) states(who api.Principal, exec string) (states []string) {
+	list, _, _ := l.Notices(OwnerOf(who), "", 0, 1<<20)
+	for _, n := range list {
+		if n.Kind == api.NoticeProcess && n.ExecID == exec {
+			states = append(states, strings.TrimSuffix(n.State+" "+n.Reason, " "))
+		}
+	}
+	return states
+}
+
+// told is a state with something of everything.
+func told(t testing.TB) *State {
+	l := tell(t)
+	l.open(alice, "s-1")
+	l.open(bob, "s-2")
+	l.exec(alice, "s-1", "x-1", false)
+	l.frame("i-x-1", api.FrameStarted, api.FramePayload{})
+	l.settle("i-x-1", api.OutcomeOK, api.Payload{Exec: &api.ExecResult{ExitCode: 3, StartedAtNS: 5, EndedAtNS: 9, Stdout: &api.Output{Blob: &api.BlobOutput{BlobRef: "sha256:o", SizeBytes: 9}}}})
+	l.intent("i-exec", api.Request{Op: api.OpExec, Principal: alice, Key: "k", Exec: &api.Exec{SessionID: "s-1", Argv: []string{"sleep"}}},
+		func(r *Intent) { r.SessionID, r.ExecID = "s-1", "x-2" })
+	l.frame("i-exec", api.FrameStarted, api.FramePayload{})
+	l.frame("i-exec", api.FrameInput, api.FramePayload{InputID: "in", InputBytes: 3})
+	l.intent("i-put", api.Request{Op: api.OpBlobPut, Principal: bob, Key: "k", Blob: &api.BlobPut{SizeBytes: 1}})
+	l.settle("i-put", api.OutcomeOK, api.Payload{Blob: &api.BlobResult{BlobRef: "sha256:b", SizeBytes: 1}})
+	l.apply(&SessionEnd{Header: l.head(), SessionID: "s-2", State: "closed", Reason: "closed"})
+	return l.State
+}
+
+// R225, R226, R228, R229, C11, C12, C21: every way in which an execution ends, from each state that it can
+// end in.
+func TestExecutionsEnd(t *testing.T) {
+	ran := func(x api.ExecResult) api.ExecResult { x.StartedAtNS, x.EndedAtNS = 150, 160; return x }
+	for _, c := range []struct {
+		name   string
+		result api.ExecResult
+		code   api.Code // of the receipt, when it faulted
+		want   string
+	}{
+		{"exit 0", ran(api.ExecResult{Status: "ok"}), "", "completed"},
+		{"exit n", ran(api.ExecResult{Status: "ok", ExitCode: 3}), "", "failed non_zero_exit"},
+		{"signal", ran(api.ExecResult{Status: "signaled", ExitCode: -1, Signal: "SEGV"}), "", "failed signal"},
+		{"memory", ran(api.ExecResult{Status: "signaled", ExitCode: -1, Signal: "KILL", ErrorCode: api.CodeOOMKilled}), "", "failed oom"},
+		{"memory of a child", ran(api.ExecResult{Status: "ok", ExitCode: 137, ErrorCode: api.CodeOOMKilled}), "", "failed oom"},
+		{"timeout", ran(api.ExecResult{Status: "timeout", ExitCode: -1, ErrorCode: api.CodeTimeout}), "", "timed_out timeout"},
+		{"expired", ran(api.ExecResult{Status: "timeout", ExitCode: -1, ErrorCode: api.CodeSessionExpired}), "", "timed_out session_expired"},
+		{"idle", ran(api.ExecResult{Status: "timeout", ExitCode: -1, ErrorCode: api.CodeSessionIdle}), "", "timed_out session_idle"},
+		{"canceled", ran(api.ExecResult{Status: "signaled", ExitCode: -1, Signal: "TERM", ErrorCode: api.CodeCanceled}), "", "canceled canceled"},
+		{"closed", ran(api.ExecResult{Status: "signaled", ExitCode: -1, ErrorCode: api.CodeSessionClosed}), "", "canceled session_closed"},
+		{"too large, exit 0", ran(api.ExecResult{Status: "error"}), api.CodeInlineRequiredTooLarge, "completed"},
+		{"too large, exit n", ran(api.ExecResult{Status: "error", ExitCode: 2}), api.CodeInlineRequiredTooLarge, "failed non_zero_exit"},
+		{"not stored", ran(api.ExecResult{Status: "error"}), api.CodeOutputStoreFailed, "failed output_store_failed"},
+		{"lost", ran(api.ExecResult{Status: "error", ExitCode: -1}), api.CodeLost, "failed lost"},
+		{"runner gone", api.ExecResult{Status: "error", ExitCode: -1}, api.CodeRunnerUnavailable, "failed lost"},
+		{"stuck", api.ExecResult{Status: "error", ExitCode: -1}, api.CodeWaitFailed, "failed lost"},
+		{"restarted", api.ExecResult{Status: "error", ExitCode: -1}, api.CodeSupervisorRestarted, "failed lost"},
+		{"not started", api.ExecResult{Status: "error", ExitCode: -1}, api.CodeSpawnFailed, "failed spawn"},
+		{"canceled before it ran", api.ExecResult{Status: "signaled", ExitCode: -1, ErrorCode: api.CodeCanceled}, "", "canceled canceled"},
+	} {
+		for _, from := range []api.State{api.StateQueued, api.StateStarting, api.StateRunning} {
+			t.Run(c.name+" from "+string(from), func(t *testing.T) {
+				l := tell(t)
+				l.open(alice, "s")
+				l.exec(alice, "s", "x", from == api.StateQueued)
+				want := []string{"queued"}
+				ran := c.result.StartedAtNS != 0
+				if from != api.StateQueued || ran {
+					want = append(want, "starting")
+				}
+				if from == api.StateRunning {
+					l.frame("i-x", api.FrameStarted, api.FramePayload{})
+				}
+				if from == api.StateRunning || ran {
+					want = append(want, "running")
+				}
+				if got := l.process("x").State; got != from {
+					t.Fatalf("state %s", got)
+				}
+				outcome := api.OutcomeOK
+				if c.code != "" {
+					outcome = api.OutcomeFaulted
+				}
+				l.settle("i-x", outcome, api.Payload{Exec: &c.result}, func(r *api.Receipt) { r.ErrorCode = c.code })
+				want = append(want, c.want)
+				if diff := cmp.Diff(want, l.states(alice, "x")); diff != "" {
+					t.Error(diff)
+				}
+				p := l.process("x")
+				if state, reason, _ := strings.Cut(c.want, " "); string(p.State) != state || p.Reason != reason {
+					t.Errorf("%s %s", p.State, p.Reason)
+				}
+				if exited := ran && c.result.ExitCode >= 0; exited != (p.ExitCode != nil) || exited && *p.ExitCode != c.result.ExitCode {
+					t.Errorf("exit code %v", p.ExitCode)
+				}
+				if ran && (p.StartedAtNS != 150 || p.EndedAtNS != 160 || p.DurationNS != 10 || p.EndedAt == "" || p.StartedAt == "") {
+					t.Errorf("%+v", p)
+				}
+				if ses, _ := l.Session("s"); ses.Executions != 1 || ses.Live != 0 {
+					t.Errorf("%d executions, %d live", ses.Executions, ses.Live)
+				}
+			})
+		}
+	}
+}
+
+// R227: a state that does not follow is not taken, and counted.
+func TestIllegalTransitions(t *testing.T) {
+	l := tell(t)
+	l.open(alice, "s")
+	l.exec(alice, "s", "x", true)
+	l.frame("i-x", api.FrameStarted, api.FramePayload{}) // it waits
+	l.frame("i-x", api.FramePaused, api.FramePayload{})
+	l.frame("i-x", api.FrameStarting, api.FramePayload{})
+	l.frame("i-x", api.FrameStarting, api.FramePayload{})
+	l.frame("i-x", api.FrameStarted, api.FramePayload{})
+	l.frame("i-x", api.FrameResumed, api.FramePayload{})
+	l.frame("i-x", api.FramePaused, api.FramePayload{})
+	if p := l.process("x"); !p.Paused || p.State != api.StateRunning || p.FrameSeq != 7 {
+		t.Errorf("%+v", p)
+	}
+	l.settle("i-x", api.OutcomeOK, api.Payload{Exec: &api.ExecResult{}})
+	l.settle("i-x", api.OutcomeFaulted, api.Payload{Exec: &api.ExecResult{ExitCode: 1}}) // R116
+	if p := l.process("x"); p.State != api.StateCompleted || p.Paused {
+		t.Errorf("%+v", p)
+	}
+	if want := []string{"queued", "starting", "running", "completed"}; !slices.Equal(l.states(alice, "x"), want) {
+		t.Error(l.states(alice, "x"))
+	}
+	if c := l.Counts(); c.Refused != 5 {
+		t.Errorf("%d were refused", c.Refused)
+	}
+	if it, _ := l.Intent("i-x"); it.Outcome != api.OutcomeOK || it.SettledAt == "" || it.FrameSeq != 7 {
+		t.Errorf("%+v", it)
+	}
+}
+
+// What is refused before its session took it in leaves an intent and a receipt, and no execution.
+func TestRefusedExecution(t *testing.T) {
+	l := tell(t)
+	l.open(alice, "s")
+	l.intent("i", api.Request{Op: api.OpExec, Principal: alice, Exec: &api.Exec{SessionID: "s", Argv: []string{"true"}}},
+		func(r *Intent) { r.SessionID = "s" })
+	l.settle("i", api.OutcomeDenied, api.Payload{Exec: &api.ExecResult{Status: "error", ExitCode: -1}}, func(r *api.Receipt) {
+		r.ErrorCode, r.Deny = "no_sleep", []api.Deny{{Code: "no_sleep", Subject: "argv:" + strings.Repeat("z", 300)}}
+	})
+	if page, _, _ := l.Processes(OwnerOf(alice), &api.Read{}, 10); len(page) != 0 {
+		t.Error(page)
+	}
+	if ses, _ := l.Session("s"); ses.Executions != 0 {
+		t.Errorf("%d executions", ses.Executions)
+	}
+	list, _, last := l.Notices(OwnerOf(alice), "s", 1, 10)
+	if len(list) != 1 || last != 2 || list[0].Kind != api.NoticeViolation || list[0].Reason != "no_sleep" || list[0].IntentID != "i" || len(list[0].Detail) > 300 {
+		t.Errorf("%+v", list)
+	}
+}
+
+// R123 to R128, R133: what becomes of a frame.
+func TestOffer(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		change             func(*api.Frame)
+		settled            bool
+		code               DiagnosticCode
+		ok                 bool
+		expected, observed string
+	}{
+		{"next", func(f *api.Frame) {}, false, "", true, "", ""},
+		{"unknown intent", func(f *api.Frame) { f.IntentID = "else" }, false, UnknownIntent, false, "", ""},
+		{"fence", func(f *api.Frame) { f.EmittedAtSeq-- }, false, IdentityMismatch, false, "2", "1"},
+		{"effect", func(f *api.Frame) { f.EffectKind = api.OpBlobPut }, false, IdentityMismatch, false, "host.exec", "blob.put"},
+		{"module", func(f *api.Frame) { f.OriginModule = "m" }, false, IdentityMismatch, false, "stockade", "m"},
+		{"instance", func(f *api.Frame) { f.OriginInstance = "1001" }, false, IdentityMismatch, false, "1000/a%2F1//c", "1001"},
+		{"again", func(f *api.Frame) { f.Seq = 1 }, false, NonMonotonic, false, "2", "1"},
+		{"zero", func(f *api.Frame) { f.Seq = 0 }, false, NonMonotonic, false, "2", "0"},
+		{"gap", func(f *api.Frame) { f.Seq = 5 }, false, Gap, true, "2", "5"},
+		{"late", func(f *api.Frame) {}, true, Late, false, "", "2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := tell(t)
+			l.open(agent, "s")
+			l.exec(agent, "s", "x", false)
+			l.frame("i-x", api.FrameStarted, api.FramePayload{})
+			f, _ := l.NextFrame("i-x")
+			f.Kind = api.FrameProgress
+			if c.settled {
+				l.settle("i-x", api.OutcomeOK, api.Payload{Exec: &api.ExecResult{}})
+				if _, ok := l.NextFrame("i-x"); ok {
+					t.Error("a settled intent takes frames")
+				}
+			}
+			c.change(&f)
+			what, ok := l.Offer(&f)
+			if ok != c.ok || (what == nil) != (c.code == "") {
+				t.Fatalf("%v %+v", ok, what)
+			}
+			if what != nil && (what.Code != c.code || what.Expected != c.expected || what.Observed != c.observed) {
+				t.Errorf("%+v", what)
+			}
+			// Replay judges as the live state did.
+			before, _ := l.Intent("i-x")
+			if what != nil {
+				l.apply(what)
+			}
+			l.apply(&Frame{Header: l.head(), Frame: f})
+			after, _ := l.Intent("i-x")
+			if moved := after.FrameSeq != before.FrameSeq; moved != c.ok || c.ok && after.FrameSeq != f.Seq {
+				t.Errorf("cursor %d after %d", after.FrameSeq, before.FrameSeq)
+			}
+			list, _, _ := l.Notices(OwnerOf(agent), "", 0, 100)
+			said := slices.ContainsFunc(list, func(n api.Notice) bool { return n.Kind == api.NoticeDiagnostic && n.Reason == string(c.code) })
+			if said != (c.code != "" && c.code != UnknownIntent) {
+				t.Errorf("%+v", list)
+			}
+		})
+	}
+}
+
+// R237, R238, R243, C10: delete takes what has ended, of its owner's, out of view; the intents stay.
+func TestDelete(t *testing.T) {
+	l := tell(t)
+	l.open(alice, "s")
+	l.exec(alice, "s", "x", false)
+	remove := func(id string, who api.Principal) {
+		l.intent(id, api.Request{Op: api.OpProcessDelete, Principal: who, Process: &api.ProcessTarget{ProcessRef: api.ProcessRef{ExecID: "x"}}},
+			func(r *Intent) { r.ExecID = "x" })
+		l.settle(id, api.OutcomeOK, api.Payload{Control: &api.ControlResult{ExecID: "x", Status: api.ControlDeleted}})
+	}
+	remove("d1", alice) // it lives
+	l.process("x")
+	l.settle("i-x", api.OutcomeOK, api.Payload{Exec: &api.ExecResult{}})
+	remove("d2", bob)
+	l.process("x")
+	remove("d3", alice)
+	if _, ok := l.Process("x"); ok {
+		t.Error("it is still there")
+	}
+	if _, ok := l.ProcessOf("i-x"); ok {
+		t.Error("it is still there, by its intent")
+	}
+	if it, ok := l.Intent("i-x"); !ok || it.ExecID != "x" || it.Outcome != api.OutcomeOK {
+		t.Errorf("%+v", it)
+	}
+	if c := l.Counts(); c.Deleted != 1 || c.Refused != 2 || c.Evicted != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// Keys are an owner's own; the first to use one has it, also across a restart.
+func TestKeys(t *testing.T) {
+	l := tell(t)
+	l.apply(&Start{Header: l.head(), Limits: Limits{Keys: 1}})
+	put := func(id string, who api.Principal, size int64) []byte {
+		req := api.Request{Op: api.OpBlobPut, Principal: who, Key: "k", Blob: &api.BlobPut{SizeBytes: size}}
+		b, _ := api.Encode(&req)
+		l.intent(id, req)
+		return b
+	}
+	b := put("i1", alice, 1)
+	put("i2", alice, 2)
+	l.settle("i2", api.OutcomeFaulted, api.Payload{}, func(r *api.Receipt) { r.ErrorCode = api.CodeKeyConflict })
+	if k, ok := l.Key(OwnerOf(alice), "k"); !ok || k != (KeyEntry{"i1", Digest(b), false}) {
+		t.Errorf("%+v", k)
+	}
+	if _, ok := l.Key(OwnerOf(agent), "k"); ok {
+		t.Error("the key is another scope's too")
+	}
+	put("i3", bob, 1)
+	l.settle("i3", api.OutcomeOK, api.Payload{})
+	l.settle("i1", api.OutcomeOK, api.Payload{})
+	if k, ok := l.Key(OwnerOf(alice), "k"); !ok || !k.Settled {
+		t.Errorf("%+v", k)
+	}
+	if _, ok := l.Key(OwnerOf(bob), "k"); ok {
+		t.Error("two keys are kept")
+	}
+	l.apply(&Retired{Header: l.head(), BeforeNS: l.at})
+	if _, ok := l.Key(OwnerOf(alice), "k"); ok {
+		t.Error("the key outlived its time")
+	}
+}
+
+// R240: history is bounded, and holds the newest; what lives stays.
+func TestHistory(t *testing.T) {
+	l := tell(t)
+	l.apply(&Start{Header: l.head(), Limits: Limits{History: 2, Sessions: 1, Intents: 3, Notices: 6}})
+	l.open(alice, "s")
+	l.exec(alice, "s", "old", false)
+	for i := range 5 {
+		x := fmt.Sprint("x", i)
+		l.exec(alice, "s", x, false)
+		l.settle("i-"+x, api.OutcomeOK, api.Payload{Exec: &api.ExecResult{}})
+	}
+	page, _, _ := l.Processes(OwnerOf(alice), &api.Read{}, 10)
+	if ids := execIDs(page); !slices.Equal(ids, []string{"x4", "x3", "old"}) {
+		t.Error(ids)
+	}
+	if c := l.Counts(); c.Evicted != 3 {
+		t.Errorf("%+v", c)
+	}
+	if got := l.Intents(OwnerOf(alice), &api.Read{}, 10); len(got) != 4 || got[3].IntentID != "i-old" {
+		t.Errorf("%+v", got)
+	}
+	list, first, last := l.Notices(OwnerOf(alice), "s", 0, 10)
+	if len(list) != 6 || list[0].Seq != first || first != last-5 || list[5].State != "completed" {
+		t.Errorf("%d to %d: %+v", first, last, list)
+	}
+	for i := range 3 {
+		ses := fmt.Sprint("s", i)
+		l.open(alice, ses)
+		l.apply(&SessionEnd{Header: l.head(), SessionID: ses, State: "closed", Reason: "closed"})
+	}
+	got := l.Sessions(OwnerOf(alice), &api.Read{}, 10)
+	if len(got) != 2 || got[0].SessionID != "s2" || got[1].SessionID != "s" || got[0].Reason != "closed" {
+		t.Errorf("%+v", got)
+	}
+	l.apply(&Retired{Header: l.head(), BeforeNS: l.at + 10, Executions: []string{"old"}, Sessions: []string{"s"}})
+	page, _, _ = l.Processes(OwnerOf(alice), &api.Read{}, 10)
+	if got := l.Sessions(OwnerOf(alice), &api.Read{}, 10); len(got) != 1 || !slices.Equal(execIDs(page), []string{"old"}) {
+		t.Errorf("%+v %+v", got, page)
+	}
+	if _, first, last := l.Notices(OwnerOf(alice), "s", 0, 10); first != last+1 || last == 0 {
+		t.Errorf("%d to %d", first, last)
+	}
+}
+
+// R239: pages show everything once, whatever begins and ends meanwhile.
+func TestPages(t *testing.T) {
+	l := tell(t)
+	l.open(alice, "s")
+	l.open(bob, "other")
+	for i := range 7 {
+		l.exec(alice, "s", fmt.Sprint("x", i), false)
+		l.exec(bob, "other", fmt.Sprint("y", i), false)
+	}
+	l.settle("i-x2", api.OutcomeOK, api.Payload{Exec: &api.ExecResult{}})
+	var seen []string
+	f := api.Read{}
+	for n := 0; ; n++ {
+		page, next, err := l.Processes(OwnerOf(alice), &f, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, execIDs(page)...)
+		if next == "" {
+			break
+		}
+		f.After = next
+		l.exec(alice, "s", fmt.Sprint("new", n), false)
+	}
+	if want := []string{"x6", "x5", "x4", "x3", "x2", "x1", "x0"}; !slices.Equal(seen, want) {
+		t.Error(seen)
+	}
+	for _, c := range []struct {
+		filter api.Read
+		want   int
+	}{
+		{api.Read{State: "completed"}, 1}, {api.Read{Active: true}, 8}, {api.Read{SessionID: "s"}, 9}, {api.Read{SessionID: "other"}, 0},
+		{api.Read{ExecID: "x1"}, 1}, {api.Read{IntentID: "i-x1"}, 1}, {api.Read{Labels: map[string]string{"n": "x1"}}, 1}, {api.Read{Labels: map[string]string{"n": "x", "m": ""}}, 0},
+	} {
+		if page, next, err := l.Processes(OwnerOf(alice), &c.filter, 9); len(page) != c.want || next != "" || err != nil {
+			t.Errorf("%+v: %d, next %q, %v", c.filter, len(page), next, err)
+		}
+	}
+	for _, after := range []string{"x", "-1", "1e3"} {
+		if _, _, err := l.Processes(OwnerOf(alice), &api.Read{After: after}, 1); err == nil {
+			t.Errorf("%q is a cursor", after)
+		}
+	}
+	if page, _, _ := l.Processes(OwnerOf(agent), &api.Read{}, 9); len(page) != 0 {
+		t.Errorf("another scope sees %v", execIDs(page))
+	}
+}
+
+func execIDs(page []api.Process) (ids []string) {
+	for _, p := range page {
+		ids = append(ids, p.ExecID)
+	}
+	return ids
+}
+
+// What a session is known by, through its life.
+func TestSession(t *testing.T) {
+	l := tell(t)
+	l.open(alice, "s")
+	ses, _ := l.Session("s")
+	if ses.State != "ready" || ses.Profile != "agent" || ses.Workdir != "/w" || ses.Labels["team"] != "red" || !slices.Equal(ses.EnvNames, []string{"A", "B"}) || ses.StartedAt == "" {
+		t.Errorf("%+v", ses)
+	}
+	live := l.LiveSessions()
+	if len(live) != 1 || live[0].OpenedAtSeq != 0 || live[0].ReceiptSeq != 1 || live[0].OnRestart != "terminate" {
+		t.Errorf("%+v", live)
+	}
+	move := func(state string) {
+		l.apply(&Notice{Header: l.head(), SessionID: "s", Kind: api.NoticeSession, State: state})
+	}
+	move("ready") // it is
+	move("quiesced")
+	move("ready")
+	l.apply(&Notice{Header: l.head(), SessionID: "s", Kind: api.NoticeIdle, Detail: "1m left"})
+	l.apply(&Adopted{Header: l.head(), Sessions: []string{"s", "gone"}})
+	move("closing")
+	move("ready")
+	l.apply(&SessionEnd{Header: l.head(), SessionID: "s", State: "closed", Reason: "signal", Usage: api.Usage{WallNS: 3}})
+	l.apply(&SessionEnd{Header: l.head(), SessionID: "s", State: "error", Reason: "again"})
+	move("ready")
+	list, _, _ := l.Notices(OwnerOf(alice), "s", 0, 100)
+	var got []string
+	for i, n := range list {
+		got = append(got, string(n.Kind)+" "+n.State+" "+n.Reason)
+		if n.Seq != int64(i+1) || n.At == "" || n.SessionID != "s" {
+			t.Errorf("%+v", n)
+		}
+	}
+	want := []string{"SESSION_STATE ready opened", "SESSION_STATE quiesced paused", "SESSION_STATE ready resumed", "IDLE_WARNING  ",
+		"SESSION_STATE ready adopted", "SESSION_STATE closing ", "SESSION_STATE closed signal"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	ses, _ = l.Session("s")
+	if ses.State != "closed" || ses.Reason != "signal" || ses.Usage.WallNS != 3 || ses.EndedAt == "" || ses.Events != 7 || len(l.LiveSessions()) != 0 || len(l.Ended()) != 1 {
+		t.Errorf("%+v", ses)
+	}
+	if c := l.Counts(); c.Refused != 5 {
+		t.Errorf("%d were refused", c.Refused)
+	}
+}
+
+// Output, input and limits of a live execution are known to who goes on with it (R132).
+func TestProgress(t *testing.T) {
+	l := tell(t)
+	l.open(alice, "s")
+	l.exec(alice, "s", "x", false)
+	l.frame("i-x", api.FrameStarted, api.FramePayload{})
+	l.frame("i-x", api.FrameProgress, api.FramePayload{})
+	l.frame("i-x", api.FrameProgress, api.FramePayload{StdoutBytes: 5})
+	l.frame("i-x", api.FrameProgress, api.FramePayload{StdoutBytes: 5})
+	for i := range keptInputs + 2 {
+		f, _ := l.NextFrame("i-x")
+		f.Kind, f.Payload = api.FrameInput, api.FramePayload{InputID: fmt.Sprint(i), InputBytes: int64(i)}
+		if err := l.Apply(l.Records(), &Frame{Frame: f}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.frame("i-x", api.FrameModified, api.FramePayload{TimeoutNS: 9})
+	l.frame("i-x", api.FrameInput, api.FramePayload{InputClosed: true})
+	g, ok := l.Progress("x")
+	if !ok || g.TimeoutNS != 9 || g.InputBytes != keptInputs+1 || len(g.InputIDs) != keptInputs || g.InputIDs[0] != "2" {
+		t.Errorf("%v, %d inputs from %q", ok, len(g.InputIDs), g.InputIDs[0])
+	}
+	if p := l.process("x"); p.StdinOpen || p.StdoutBytes != 5 {
+		t.Errorf("%+v", p)
+	}
+	l.settle("i-x", api.OutcomeOK, api.Payload{Exec: &api.ExecResult{ExitCode: -1, Signal: "KILL", ErrorCode: api.CodeOOMKilled, Stdout: &api.Output{InlineBytes: &api.InlineBytes{Bytes: make([]byte, 8)}}}})
+	if _, ok := l.Progress("x"); ok {
+		t.Error("it has ended")
+	}
+	list, _, _ := l.Notices(OwnerOf(alice), "s", 0, 100)
+	var outputs []int64
+	var kinds []api.NoticeKind
+	for _, n := range list {
+		kinds = append(kinds, n.Kind)
+		if n.Kind == api.NoticeOutput {
+			outputs = append(outputs, n.Stdout)
+		}
+	}
+	if !slices.Equal(outputs, []int64{5, 8}) {
+		t.Error(outputs)
+	}
+	if end := kinds[len(kinds)-3:]; !slices.Equal(end, []api.NoticeKind{api.NoticeOutput, api.NoticeThreshold, api.NoticeProcess}) {
+		t.Error(end)
+	}
+}
+
+// R251: what lives or is in view keeps its records and its blobs.
+func TestRetained(t *testing.T) {
+	l := tell(t)
+	check := func(oldest int64, blobs ...string) {
+		t.Helper()
+		got, refs := l.Retained()
+		if got != oldest || !slices.Equal(refs, blobs) {
+			t.Errorf("from %d with %v, not from %d with %v", got, refs, oldest, blobs)
+		}
+	}
+	check(0)
+	l.apply(&Start{Header: l.head(), Limits: Limits{History: 1, Sessions: 1}})
+	check(1)
+	l.open(alice, "s")
+	l.intent("i", api.Request{Op: api.OpExec, Principal: alice, Exec: &api.Exec{SessionID: "s", Argv: []string{"cat"}, Stdin: &api.Stdin{BlobRef: &api.BlobRef{BlobRef: "sha256:in"}}}},
+		func(r *Intent) { r.SessionID, r.ExecID = "s", "x" })
+	check(1, "sha256:in")
+	l.settle("i", api.OutcomeOK, api.Payload{Exec: &api.ExecResult{Stderr: &api.Output{Blob: &api.BlobOutput{BlobRef: "sha256:err"}}, Outputs: []api.Artifact{{BlobRef: "sha256:art"}, {Path: "/none"}}}})
+	check(1, "sha256:art", "sha256:err", "sha256:in")
+	l.apply(&SessionEnd{Header: l.head(), SessionID: "s", State: "closed"})
+	put := l.intent("p", api.Request{Op: api.OpBlobPut, Principal: bob, Key: "k", Blob: &api.BlobPut{}})
+	l.settle("p", api.OutcomeOK, api.Payload{Blob: &api.BlobResult{BlobRef: "sha256:put"}})
+	check(1, "sha256:art", "sha256:err", "sha256:in", "sha256:put")
+	l.apply(&Retired{Header: l.head(), Executions: []string{"x"}, Sessions: []string{"s"}})
+	check(put, "sha256:put")
+	l.apply(&Retired{Header: l.head(), BeforeNS: l.at})
+	check(l.Records())
+	if len(l.owners) != 0 {
+		t.Errorf("%d owners have nothing left", len(l.owners))
+	}
+}
+
+// Of a command, the record has its beginning; of an environment, names.
+func TestRecordsAreShort(t *testing.T) {
+	l := tell(t)
+	l.open(alice, "s")
+	argv := append([]string{strings.Repeat("é", 1000)}, make([]string, 40)...)
+	l.intent("i", api.Request{Op: api.OpExec, Principal: alice, Exec: &api.Exec{SessionID: "s", Argv: argv}}, func(r *Intent) { r.SessionID, r.ExecID = "s", "x" })
+	p := l.process("x")
+	if len(p.Argv) != keptArgs || p.Argv[0] != strings.Repeat("é", keptArgument/2)+"…" {
+		t.Errorf("%d, %q", len(p.Argv), p.Argv[0])
+	}
+	b, err := l.Snapshot()
+	if err != nil || strings.Contains(string(b), "never shown") || strings.Contains(string(b), "nor this") {
+		t.Errorf("%v: the snapshot has an environment", err)
+	}
+}
+
+func TestApplyRefuses(t *testing.T) {
+	l := tell(t)
+	l.open(alice, "s")
+	before, _ := l.Snapshot()
+	for _, r := range []Record{
+		&Settled{}, &Settled{Receipt: &api.Receipt{IntentID: "i-s"}}, &Intent{IntentID: "i"}, &Intent{IntentID: "i", Request: []byte(`{"op":1}`)},
+		&Intent{Request: []byte(`{}`)}, &SessionEnd{SessionID: "s", State: "ready"}, &Start{Limits: Limits{Keys: -1}}, nil,
+	} {
+		if err := l.Apply(l.Records(), r); err == nil {
+			t.Errorf("%+v was taken", r)
+		}
+	}
+	if err := l.Apply(0, &Decision{}); err == nil {
+		t.Error("a record of the past was taken")
+	}
+	if after, _ := l.Snapshot(); !reflect.DeepEqual(before, after) {
+		t.Errorf("%s\nbecame\n%s", before, after)
+	}
+	// After a trim, and a snapshot that came first, numbers can be left out.
+	if err := l.Apply(1000, &Decision{}); err != nil || l.Records() != 1001 {
+		t.Errorf("%d, %v", l.Records(), err)
+	}
+}
+
+// A changed snapshot is refused where it contradicts itself.
+func TestRestoreRefuses(t *testing.T) {
+	b, err := told(t).Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ from, to string }{
+		{`"version":1`, `"version":2`},
+		{`"records":`, `"records":-`},
+		{`"history":2000,`, ``},
+		{`"owner":1`, `"owner":7`},
+		{`"owners":[`, `"owners":[{"uid":5000,"events":0},`},
+		{`"state":"running"`, `"state":"completed"`},
+		{`"state":"running"`, `"state":"lost"`},
+		{`"state":"ready"`, `"state":"open"`},
+		{`"process":{"exec_id":"x-2"`, `"process":{"exec_id":"x-1"`},
+		{`"key":"k"`, `"key":""`},
+		{`"seq":2,"kind"`, `"seq":3,"kind"`},
+		{`"in_session":1`, `"in_session":9`},
+		{`"version":1`, `"version":1,"more":1`},
+		{`}]}`, `}]`},
+	} {
+		changed := strings.Replace(string(b), c.from, c.to, 1)
+		if changed == string(b) {
+			t.Errorf("there is no %s in %s", c.from, b)
+			continue
+		}
+		if _, err := Restore([]byte(changed)); err == nil {
+			t.Errorf("%s instead of %s was taken", c.to, c.from)
+		}
+	}
+}
