@@ -24,7 +24,10 @@
 // The promises that follow from this order:
 //
 //   - Nothing starts before its intent is durable, and no outcome is told before its
-//     receipt is. After a crash every intent has exactly one receipt: see replay.
+//     receipt is. Every intent has exactly one receipt, whatever is killed when.
+//   - What runs outlives the supervisor: the runner holds it, and the next supervisor goes on
+//     with it. What cannot be gone on with is settled, once; no ending is made up.
+//   - What is known of the past is a fold over the journal: package ledger.
 //   - What goes wrong with policy is a denial, and a denial has a receipt.
 //   - A caller that goes away ends its waiting, not its work.
 //   - Another principal's session answers like one that does not exist.
@@ -33,10 +36,11 @@
 // It needs no privilege: what does is behind the [Launcher]. It does not speak HTTP
 // (that is supervisor/server), does not know Rego's syntax, and makes no mount.
 //
-// Read on in pipeline.go (the order), operation.go (what each operation does at each
-// stage), plan.go (permission into mechanism), session.go and execution.go (the two
-// lives), registry.go and index.go (where sessions and receipts are found), stdin.go,
-// stream.go and follower.go (input and output), record.go (the journal's records),
-// replay.go (after a crash), read.go (operations without effect), decision.go (a decision
-// from its records). DESIGN.md has the choices.
+// Read on in pipeline.go (the order), operation.go and control.go (what each operation does at
+// each stage), plan.go (permission into mechanism), session.go and execution.go (the two
+// lives), chronicle.go (the state that the journal makes), frame.go, watch.go and output.go (what is
+// told while a command runs, and what is left of it), key.go (once only), registry.go and index.go (where
+// what lives and what is settled are found), stdin.go and input.go, replay.go and adopt.go (after a
+// restart), read.go and lookup.go (operations without effect), decision.go (a decision from its
+// records). DESIGN.md has the choices.
 package supervisor
