@@ -1,0 +1,163 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// follow watches an execution from a cursor on, and stops after so many events (0: at its end).
+func (b *bench) follow(exec, after string, most int) (events []api.Event) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	b.Watch(ctx, &api.Request{Op: api.OpProcessWatch, Principal: alice, Read: &api.Read{ExecID: exec, After: after}}, func(e api.Event) {
+		if most > 0 && len(events) == most {
+			return // it was on its way when the reader left
+		}
+		events = append(events, e)
+		if len(events) == most {
+			cancel()
+		}
+	})
+	return events
+}
+
+// transcript is what a reader has: the frames and the bytes, each with where it was.
+func transcript(events []api.Event) (frames []int64, stdout, stderr string) {
+	for _, e := range events {
+		switch {
+		case e.Frame != nil:
+			frames = append(frames, e.Frame.Seq)
+		case e.Stream == "stdout" && e.Offset == int64(len(stdout)):
+			stdout += string(e.Bytes)
+		case e.Stream == "stderr" && e.Offset == int64(len(stderr)):
+			stderr += string(e.Bytes)
+		default:
+			stdout += fmt.Sprintf("!%s@%d!", e.Stream, e.Offset)
+		}
+	}
+	return frames, stdout, stderr
+}
+
+// R139, C16: a reader that leaves anywhere and resumes from the cursor that it had gets the rest, once;
+// while the command runs, over restarts and after its end; and every reader gets the same.
+func TestResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startOn(t, newFake(), t.TempDir()+"/state", func(c *Config) { c.Defaults.Progress = time.Second })
+		id := b.session()
+		x := b.launch(api.Exec{SessionID: id, Argv: []string{"both", "30", "300ms"}})
+		random := rand.New(rand.NewPCG(1, 2))
+		var readers [8][]api.Event
+		for i := 0; ; i++ {
+			r := &readers[i%len(readers)]
+			after := ""
+			if n := len(*r); n > 0 {
+				after = (*r)[n-1].Cursor
+			}
+			p, _, err := b.Process(t.Context(), &api.Request{Op: api.OpProcessGet, Principal: alice, Read: &api.Read{ExecID: x.ExecID}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.State.Final() {
+				break
+			}
+			*r = append(*r, b.follow(x.ExecID, after, 1+random.IntN(5))...)
+			if i%20 == 7 {
+				b = b.restart()
+			}
+		}
+		defer b.stop()
+		var wantOut, wantErr string
+		for i := range 30 {
+			wantOut += fmt.Sprintf("out %d\n", i)
+			wantErr += fmt.Sprintf("err %d\n", i)
+		}
+		var all []int64
+		for i := range readers {
+			after := ""
+			if n := len(readers[i]); n > 0 {
+				after = readers[i][n-1].Cursor
+			}
+			frames, stdout, stderr := transcript(append(readers[i], b.follow(x.ExecID, after, 0)...))
+			if stdout != wantOut || stderr != wantErr {
+				t.Errorf("reader %d: %q %q", i, stdout, stderr)
+			}
+			for n, seq := range frames {
+				if seq != int64(n+1) {
+					t.Errorf("reader %d: frames %v", i, frames)
+					break
+				}
+			}
+			if i == 0 {
+				all = frames
+			} else if diff := cmp.Diff(all, frames); diff != "" {
+				t.Errorf("reader %d: %s", i, diff)
+			}
+		}
+		if len(all) < 9 { // started, progress each second, adopted
+			t.Errorf("only %d frames", len(all))
+		}
+		if _, bad := parseCursor("1.2"); bad == nil || bad.Code != api.CodeInvalidCursor {
+			t.Errorf("%v", bad)
+		}
+	})
+}
+
+// R136: no progress before the first interval, one an interval, none twice at the end.
+func TestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startOn(t, newFake(), t.TempDir()+"/state", func(c *Config) { c.Defaults.Progress = time.Second })
+		defer b.stop()
+		id := b.session()
+		for command, want := range map[string][]string{
+			"100ms":  {"host.exec.started"},
+			"900ms":  {"host.exec.started"},
+			"2500ms": {"host.exec.started", "host.exec.progress", "host.exec.progress"},
+		} {
+			r := b.exec(id, "for", command)
+			list, _, err := b.Frames(t.Context(), &api.Request{Op: api.OpIntentFrames, Principal: alice, Read: &api.Read{IntentID: r.IntentID}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for i, f := range list.Frames {
+				got = append(got, string(f.Kind))
+				if f.Seq != int64(i+1) || f.EffectKind != api.OpExec || f.OriginModule != "stockade" || f.OriginInstance != "1000" || f.EmittedAtSeq == 0 {
+					t.Errorf("%+v", f) // R118, R128
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: %s", command, diff)
+			}
+			if r.FrameSeq != int64(len(want)) {
+				t.Errorf("%s: the receipt says %d", command, r.FrameSeq)
+			}
+		}
+	})
+}
+
+func init() {
+	// both writes a line to each stream, so many times at an interval.
+	one := commands["both"]
+	commands["both"] = func(p *process) exit {
+		if len(p.exec.Argv) < 3 {
+			return one(p)
+		}
+		var n int
+		fmt.Sscan(p.exec.Argv[1], &n)
+		every, _ := time.ParseDuration(p.exec.Argv[2])
+		for i := range n {
+			time.Sleep(every)
+			fmt.Fprintf(p.stdout, "out %d\n", i)
+			fmt.Fprintf(p.stderr, "err %d\n", i)
+		}
+		return exit{}
+	}
+}
