@@ -77,7 +77,7 @@ var Table = []Row{
 	{"cmd/stockaded", []string{"supervisor", "supervisor/server", "rego", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
 		[]string{cobra, unix}},
 	{"cmd/stockade-init", []string{"sandbox/guest"}, nil},
-	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host"}, []string{cobra}},
+	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "internal/failpoint", "internal/reexec"}, []string{cobra, jsonexp}},
 }
 
 // Reach bounds what a command may link through any chain of our packages.
