@@ -73,7 +73,7 @@ var Table = []Row{
 	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox"}, nil},
 
 	// The four commands.
-	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "internal/journal"}, []string{cobra, units, tlog, jsonexp}},
+	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},
 	{"cmd/stockaded", []string{"supervisor", "supervisor/server", "rego", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
 		[]string{cobra, unix}},
 	{"cmd/stockade-init", []string{"sandbox/guest"}, nil},
