@@ -24,7 +24,7 @@ import (
 
 func main() {
 	if err := root().Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "stockade-run:", err)
+		say("%v", err)
 		os.Exit(1)
 	}
 }
@@ -34,6 +34,7 @@ type config struct {
 	socket  string
 	uid     uint32
 	ceiling string
+	check   bool
 	launch.Succession
 	runc.Options
 }
@@ -46,7 +47,10 @@ func root() *cobra.Command {
 		Long: `stockade-run is the privileged half of Stockade. It listens on a unix socket that
 only the supervisor's user can connect to, and builds the sessions that it is asked for, within the
 operator's ceiling. When the supervisor leaves, they wait for the next one: their commands go on, with
-their output in pipes, and how they ended is kept. When none comes, or SIGTERM arrives, all are destroyed.`,
+their output in pipes, and how they ended is kept. When none comes, or SIGTERM arrives, all are destroyed.
+
+At SIGHUP the program that is now where this one was found takes its place, with every session, every
+connection and the same flags. When it cannot, the runner says why and goes on.`,
 		Example: `  stockade-run --socket /run/stockade/runner.sock --uid 990 --state /run/stockade/runner \
       --instance main --init /usr/lib/stockade/stockade-init --ceiling /etc/stockade/ceiling.json`,
 		Args:          cobra.NoArgs,
@@ -65,6 +69,7 @@ their output in pipes, and how they ended is kept. When none comes, or SIGTERM a
 	f.IntVar(&c.Stock, "stock", 2, "for how many sessions to come the ids, groups and namespaces are kept ready")
 	f.DurationVar(&c.Hold, "hold", 30*time.Second, "how long the sessions of a supervisor that has left wait for the next one; 0 is not at all")
 	f.BoolVar(&c.Follow, "follow", false, "end when a supervisor has left and nothing is held any more")
+	f.BoolVar(&c.check, "check", false, "only say whether this program could take over from a runner with these flags: flags, ceiling and init are right, and the formats it reads are printed")
 	for _, name := range []string{"socket", "state", "instance", "init"} {
 		_ = cmd.MarkFlagRequired(name)
 	}
@@ -75,16 +80,19 @@ func (c *config) run() error {
 	if os.Geteuid() != 0 {
 		return errors.New("takes root")
 	}
+	if c.check {
+		return c.checked()
+	}
+	// Before it is known how: the program that was replaced ignored it.
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
 	if err := runc.Isolate(); err != nil {
 		return err
 	}
+	before := inherited()
 	// Everything that we make is for us alone, unless it says otherwise.
 	syscall.Umask(0o077)
-	var err error
-	if c.Ceiling, err = sandbox.LoadCeiling(c.ceiling); err != nil {
-		return err
-	}
-	if c.State, err = filepath.Abs(c.State); err != nil {
+	if err := c.settle(); err != nil {
 		return err
 	}
 	if c.Follow {
@@ -99,17 +107,44 @@ func (c *config) run() error {
 		return err
 	}
 	c.Host = host.Probe(c.Cgroup)
-	runner, err := runc.New(c.Options)
+	runner, listener, err := c.start(before)
 	if err != nil {
 		return err
 	}
-	listener, err := launch.Listen(c.socket, c.uid)
-	if err != nil {
-		return errors.Join(err, runner.Shutdown())
-	}
-	c.Lost = func(err error) { fmt.Fprintln(os.Stderr, "stockade-run: supervisor:", err) }
+	c.Lost = func(err error) { say("supervisor: %v", err) }
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	err = listener.Serve(ctx, runner, c.Succession)
+	u := &upgrade{listener: listener, runner: runner, hangup: hangup, ready: make(chan *successor)}
+	err = u.serve(ctx, c.Succession)
 	return errors.Join(err, runner.Shutdown())
+}
+
+// settle completes what the flags say.
+func (c *config) settle() (err error) {
+	if c.Ceiling, err = sandbox.LoadCeiling(c.ceiling); err != nil {
+		return err
+	}
+	c.State, err = filepath.Abs(c.State)
+	return err
+}
+
+// start makes what is served, and what serves: anew, or of what the program before left.
+func (c *config) start(before *inheritance) (*runc.Runner, *launch.Listener, error) {
+	if before != nil {
+		return c.resume(before)
+	}
+	runner, err := runc.New(c.Options)
+	if err != nil {
+		return nil, nil, err
+	}
+	listener, err := launch.Listen(c.socket, c.uid)
+	if err != nil {
+		return nil, nil, errors.Join(err, runner.Shutdown())
+	}
+	return runner, listener, nil
+}
+
+// say writes a line for the operator.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "stockade-run: "+format+"\n", args...)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +11,7 @@ import (
 
 func (c *cli) closeCommand() *cobra.Command {
 	var force bool
-	var grace time.Duration
+	var grace graceFlag
 	cmd := &cobra.Command{
 		Use:   "close SESSION…",
 		Short: "End sessions and everything in them",
@@ -21,27 +20,24 @@ func (c *cli) closeCommand() *cobra.Command {
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: c.sessions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, id := range args {
-				ask := api.SessionClose{SessionID: id}
+			return c.each(args, func(word string) error {
+				ask := api.SessionClose{GraceNS: grace.ns()}
 				if force {
 					ask.Mode = "force"
 				}
-				if cmd.Flags().Changed("grace") {
-					ask.GraceNS = new(int64(grace))
-				}
-				if err := c.close(cmd.Context(), ask); err != nil {
-					return err
-				}
-			}
-			return nil
+				return c.close(cmd.Context(), word, ask)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "kill at once instead of asking first")
-	cmd.Flags().DurationVar(&grace, "grace", 0, "time between asking and killing (default: the supervisor's)")
+	grace.register(cmd)
 	return cmd
 }
 
-func (c *cli) close(ctx context.Context, ask api.SessionClose) error {
+func (c *cli) close(ctx context.Context, word string, ask api.SessionClose) (err error) {
+	if ask.SessionID, err = c.sessionID(ctx, word); err != nil {
+		return err
+	}
 	r, err := c.client().Close(ctx, ask)
 	if err != nil {
 		return err

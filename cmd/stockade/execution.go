@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,18 +23,23 @@ const inlineStdin = 64 << 10
 
 // execFlags describe one execution, for exec and run.
 type execFlags struct {
-	timeout time.Duration
-	stdin   string
-	outputs []string
-	dir     string // --output-dir
+	timeout     time.Duration
+	stdin       string
+	interactive bool
+	outputs     []string
+	dir         string // --output-dir
+	progress    progressFlag
 }
 
 func (f *execFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.timeout, "timeout", 0, "wall time after which the whole tree is killed, such as 5m (default: the grant's)")
 	flags.StringVar(&f.stdin, "stdin", "", "FILE to be read by the command, or - for our own stdin, read to its end first (default: empty)")
+	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass our stdin on as it comes, and close the command's when ours ends")
 	flags.StringArrayVar(&f.outputs, "output", nil, "PATH[:DEST]: file inside to bring out when the command has ended, as a digested blob and as the file DEST (repeatable)")
 	flags.StringVar(&f.dir, "output-dir", ".", "directory for outputs that have no DEST of their own")
+	flags.Var(&f.progress, "progress", "tell on stderr how the command comes along (default: on a terminal, when the output goes elsewhere)")
+	flags.Lookup("progress").NoOptDefVal = "true"
 }
 
 // request is the flags and the command as the document that is sent.
@@ -42,11 +50,14 @@ func (f *execFlags) request(ctx context.Context, c *cli, session string, argv []
 	if f.timeout < 0 {
 		return nil, nil, usage("--timeout %v: want a positive duration", f.timeout)
 	}
+	if f.interactive && f.stdin == "-" {
+		return nil, nil, usage("--interactive and --stdin - both want our stdin")
+	}
 	wanted, err := artifacts(f.outputs, f.dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	ask := &api.Exec{SessionID: session, Argv: argv, TimeoutNS: int64(f.timeout)}
+	ask := &api.Exec{SessionID: session, Argv: argv, TimeoutNS: int64(f.timeout), StdinOpen: f.interactive}
 	for _, a := range wanted {
 		ask.Outputs = append(ask.Outputs, a.path)
 	}
@@ -83,17 +94,68 @@ func (f *execFlags) input(ctx context.Context, c *cli) (*api.Stdin, error) {
 	return &api.Stdin{BlobRef: &api.BlobRef{BlobRef: ref}}, nil
 }
 
-// execute runs one command to its end. Its output is copied as it comes, unless quiet;
-// signals that reach us meanwhile are passed on to the session.
-func (c *cli) execute(ctx context.Context, ask *api.Exec, quiet bool) (*api.Receipt, error) {
-	stop := c.relay(ctx, ask.SessionID)
-	defer stop()
-	return c.client().ExecStream(ctx, *ask, func(e api.Event) error {
-		if e.Kind == "output" && !quiet {
-			c.stream(e.Stream).Write(e.Bytes) // a closed pipe of ours must not end the command
+// attachment is how a command is followed.
+type attachment struct {
+	quiet       bool // its output is not wanted
+	progress    bool
+	interactive bool // it reads our stdin
+	key         string
+	wait        time.Duration // how long; 0 means until it has ended
+}
+
+func (f *execFlags) attachment(c *cli, quiet bool) attachment {
+	return attachment{quiet: quiet, progress: c.wanted(f.progress), interactive: f.interactive}
+}
+
+// execute runs one command to its end. Its output is copied as it comes; our stdin, if it is wanted,
+// and signals that reach us meanwhile are passed on.
+func (c *cli) execute(ctx context.Context, ask *api.Exec, a attachment) (*api.Receipt, error) {
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	r := c.relay(ctx, giveUp)
+	defer r.stop()
+	f := &follower{c: c, quiet: a.quiet, progress: a.progress, accepted: func(exec string) {
+		r.to(exec)
+		if a.interactive {
+			// Not waited for: nothing ends a read of a terminal, and when the command has ended nobody
+			// wants what it would bring.
+			go c.feed(ctx, exec)
 		}
-		return nil
-	})
+	}}
+	follow := c.follow
+	if a.wait > 0 {
+		follow = c.followFor
+	}
+	receipt, err := follow(ctx, ask, a, f)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		return nil, err
+	}
+	return receipt, f.rest(ctx, receipt)
+}
+
+// follow follows a command to its end.
+func (c *cli) follow(ctx context.Context, ask *api.Exec, a attachment, f *follower) (*api.Receipt, error) {
+	return c.patient(a.key).ExecStream(ctx, *ask, f.event)
+}
+
+// followFor follows a command for so long as the caller wants to.
+func (c *cli) followFor(ctx context.Context, ask *api.Exec, a attachment, f *follower) (*api.Receipt, error) {
+	p, r, err := c.client().WithKey(a.key).Start(ctx, *ask)
+	if err != nil || r != nil {
+		return r, err
+	}
+	f.accept(p.ExecID)
+	until, cancel := context.WithTimeout(ctx, a.wait)
+	defer cancel()
+	r, err = c.patient("").Watch(until, p.ExecID, "", f.event)
+	if err != nil && until.Err() != nil && ctx.Err() == nil {
+		c.tellFollowUps(p, ask.StdinOpen)
+		return nil, &exitError{exitRunning, fmt.Errorf("%s goes on after %v", p.ExecID, a.wait)}
+	}
+	return r, err
 }
 
 func (c *cli) stream(name string) io.Writer {
@@ -103,34 +165,117 @@ func (c *cli) stream(name string) io.Writer {
 	return c.stdout
 }
 
-// relayed are the signals that are passed on. SIGTERM ends the session as well, which is
-// what the one who sends it to us wants.
+// relayed are the signals that are passed on.
 var relayed = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
 
-// relay passes our signals on to the session until stop is called. A supervisor that
-// refuses one says so on stderr, and the command goes on.
-func (c *cli) relay(ctx context.Context, session string) (stop func()) {
-	caught := make(chan os.Signal, 8)
-	done := make(chan struct{})
-	signal.Notify(caught, relayed...)
-	go func() {
-		defer close(done)
-		for sig := range caught {
-			name, _ := api.SignalOf(int(sig.(syscall.Signal)))
-			r, err := c.client().Signal(ctx, api.SessionSignal{SessionID: session, Signal: name})
-			if err == nil {
-				err = c.settled(r)
+// impatience is how close together three interrupts are of somebody who wants an end of it.
+const impatience = 2 * time.Second
+
+// relay passes our signals on to one execution.
+//
+//	INT, HUP, QUIT, USR1, USR2   delivered
+//	TERM                         cancel: TERM to the whole tree, KILL after the grace time
+//	the third INT in 2 s         cancel: KILL at once
+//
+// Before the execution has an id they wait; with the second one, whoever sends them is tired of waiting
+// for the supervisor, and so are we.
+type relay struct {
+	c          *cli
+	caught     chan os.Signal
+	exec       chan string
+	done       chan struct{}
+	interrupts []time.Time
+}
+
+func (c *cli) relay(ctx context.Context, giveUp context.CancelCauseFunc) *relay {
+	r := &relay{c: c, caught: make(chan os.Signal, 8), exec: make(chan string, 1), done: make(chan struct{})}
+	signal.Notify(r.caught, relayed...)
+	go r.run(ctx, giveUp)
+	return r
+}
+
+// to names the execution.
+func (r *relay) to(exec string) { r.exec <- exec }
+
+// stop ends the relay. Signals have their usual effect again.
+func (r *relay) stop() {
+	signal.Stop(r.caught)
+	close(r.caught)
+	<-r.done
+}
+
+func (r *relay) run(ctx context.Context, giveUp context.CancelCauseFunc) {
+	defer close(r.done)
+	var exec string
+	var waiting []syscall.Signal
+	for {
+		select {
+		case exec = <-r.exec:
+			for _, sig := range waiting {
+				r.deliver(ctx, exec, sig)
 			}
-			if err != nil {
-				c.say("signal %s: %v", name, err)
+		case caught, ok := <-r.caught:
+			if !ok {
+				return
+			}
+			sig := caught.(syscall.Signal)
+			if exec != "" {
+				r.deliver(ctx, exec, sig)
+				continue
+			}
+			if waiting = append(waiting, sig); len(waiting) > 1 {
+				giveUp(&exitError{exitSignal + int(sig), errors.New("interrupted before the supervisor answered; it may have taken the command all the same: see stockade ps")})
 			}
 		}
-	}()
-	return func() {
-		signal.Stop(caught)
-		close(caught)
-		<-done
 	}
+}
+
+// deliver passes one signal on. A supervisor that refuses it says so on stderr, and the command goes on.
+func (r *relay) deliver(ctx context.Context, exec string, sig syscall.Signal) {
+	name, _ := api.SignalOf(int(sig))
+	ref := api.ProcessRef{ExecID: exec}
+	var receipt *api.Receipt
+	var err error
+	switch {
+	case sig == syscall.SIGTERM:
+		receipt, err = r.c.client().Cancel(ctx, api.ProcessCancel{ProcessRef: ref, Wait: new(false)})
+	case sig == syscall.SIGINT && r.impatient():
+		receipt, err = r.c.client().Cancel(ctx, api.ProcessCancel{ProcessRef: ref, Wait: new(false), GraceNS: new(int64(0))})
+	default:
+		receipt, err = r.c.client().SignalProcess(ctx, api.ProcessSignal{ProcessRef: ref, Signal: name})
+	}
+	if err == nil {
+		err = r.c.settled(receipt)
+	}
+	if err != nil && !over(receipt, err) {
+		r.c.say("signal %s: %v", name, err)
+	}
+}
+
+// impatient reports whether this interrupt is the third in a short time.
+func (r *relay) impatient() bool {
+	r.interrupts = append(r.interrupts, time.Now())
+	n := len(r.interrupts)
+	return n >= 3 && r.interrupts[n-1].Sub(r.interrupts[n-3]) < impatience
+}
+
+// over reports whether an operation failed because the execution had ended.
+func over(r *api.Receipt, err error) bool {
+	if r != nil {
+		return r.ErrorCode == api.CodeExecEnded
+	}
+	e, ok := errors.AsType[*api.Error](err)
+	return ok && e.Code == api.CodeExecEnded
+}
+
+// tellFollowUps says what can be done with a command that runs.
+func (c *cli) tellFollowUps(p *api.Pending, stdinOpen bool) {
+	c.say("%s is %s, of intent %s", p.ExecID, p.State, p.IntentID)
+	can := followUps
+	if !stdinOpen {
+		can = strings.ReplaceAll(can, "input, ", "")
+	}
+	c.say("what can be done with it: stockade %s", can)
 }
 
 // ended turns the end of a command into our own exit status.
@@ -156,8 +301,12 @@ func (c *cli) ended(r *api.Receipt) error {
 	switch {
 	case x.ErrorCode == api.CodeSessionExpired:
 		return &exitError{exitTimeout, fmt.Errorf("the session expired %s after the command began, and ended it", span(x.Usage.WallNS))}
+	case x.ErrorCode == api.CodeSessionIdle:
+		return &exitError{exitTimeout, fmt.Errorf("the session was idle for too long, and ended the command after %s", span(x.Usage.WallNS))}
 	case x.Status == "timeout":
 		return &exitError{exitTimeout, fmt.Errorf("timed out after %s", span(x.Usage.WallNS))}
+	case x.ErrorCode == api.CodeCanceled && x.Signal == "":
+		return &exitError{exitSignal + int(syscall.SIGTERM), errors.New("canceled")}
 	case x.Signal != "":
 		name, _ := api.ParseSignal(x.Signal)
 		return &exitError{exitSignal + name.Number(), nil}
@@ -167,4 +316,12 @@ func (c *cli) ended(r *api.Receipt) error {
 		return fmt.Errorf("exec: %s: %s", x.ErrorCode, x.ErrorMessage)
 	}
 	return nil
+}
+
+// feed passes our stdin on to an execution until one of the two ends.
+func (c *cli) feed(ctx context.Context, exec string) {
+	f := &feeder{c: c, ref: api.ProcessRef{ExecID: exec}, id: rand.Text(), met: true}
+	if err := f.copy(ctx, c.stdin); err != nil && !f.deaf(err) && ctx.Err() == nil {
+		c.say("stdin: %v", err)
+	}
 }

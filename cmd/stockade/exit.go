@@ -12,6 +12,7 @@ import (
 // Exit statuses of our own. They stay clear of what shells and programs use most
 // (1, 2, 125 to 127, and 128 and more for signals); 124 is what timeout(1) uses.
 const (
+	exitRunning     = 119
 	exitDenied      = 120
 	exitUnavailable = 121
 	exitUsage       = 122
@@ -20,16 +21,18 @@ const (
 	exitSignal      = 128 // plus the number of the signal
 )
 
-const exitHelp = `Exit status of run and exec:
+const exitHelp = `Exit status of run, exec and wait:
   0-255  the command's own
+  119    it goes on: the time to wait (--wait, wait --timeout) is over
   120    denied: policy or a ceiling said no; the reasons are on stderr
   121    the supervisor could not carry it out or cannot be reached
   122    the command line is wrong
   123    --twice: the two runs gave different outputs
   124    the command ran out of time, its own or its session's, and was killed
   128+n  signal n ended the command; 137 with a message when memory ran out
-The other commands use 0, 120, 121 and 122; receipts verify uses 1 for a journal
-that does not verify. A receipt (--json, --receipt) tells them apart beyond doubt.`
+The other commands use 0, 120, 121 and 122; receipts verify, fsck, prove and check use 1
+for what does not verify, quiescence 119 for a supervisor that is not quiet. What an id
+does not name is 121, what it names twice 122. A receipt (--json, --receipt) tells them apart beyond doubt.`
 
 // exitError ends the program with a status. A nil cause is silent.
 type exitError struct {

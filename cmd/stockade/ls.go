@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,13 +34,12 @@ func (c *cli) lsCommand() *cobra.Command {
 }
 
 func (c *cli) ls(ctx context.Context, all bool, filter map[string]string) error {
-	ask := api.Read{Labels: filter}
-	if !all {
-		ask.State = "ready"
-	}
-	list, err := c.client().Sessions(ctx, ask)
+	list, err := c.client().Sessions(ctx, api.Read{Labels: filter, Limit: most})
 	if err != nil {
 		return err
+	}
+	if !all {
+		list = slices.DeleteFunc(list, func(s api.Session) bool { return s.EndedAtNS != 0 })
 	}
 	if c.json {
 		return document(c.stdout, api.SessionList{Sessions: list})

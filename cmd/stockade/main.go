@@ -13,13 +13,15 @@
 //     their reasons, clamps, warnings. Every line of ours begins with "stockade:".
 //   - the exit status tells the cases apart: see codes in exit.go. It is the command's
 //     own when there was one.
-//   - nothing is asked interactively, and nothing is coloured.
+//   - what follows something (logs, events, frames) writes with --json one document per line.
+//   - nothing is asked interactively, and nothing is coloured; progress is dim on a terminal.
 package main
 
 import (
 	"context"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,9 +40,17 @@ type cli struct {
 
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	clock          func() time.Time // of a test; nil is ours
 }
 
 func (c *cli) client() *client.Client { return client.New(c.socket).WithScope(api.Scope(c.scope)) }
+
+func (c *cli) now() time.Time {
+	if c.clock != nil {
+		return c.clock()
+	}
+	return time.Now()
+}
 
 func main() {
 	c := &cli{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
@@ -79,19 +89,21 @@ exactly that, runs commands in it, and answers with receipts.
 		root.PersistentPreRunE = func(*cobra.Command, []string) error { return usage("STOCKADE_SCOPE: %v", err) }
 	}
 	root.PersistentFlags().Var(&c.scope, "scope", "whose work this is among the agents of one user: agent_id=…,world_id=…,chat_id=… (STOCKADE_SCOPE)")
-	root.PersistentFlags().BoolVar(&c.json, "json", false, "write the result as one JSON document (blob get and completion: the content itself, in any case)")
+	root.PersistentFlags().BoolVar(&c.json, "json", false, "write the result as one JSON document, and what is followed as one per line (blob get and completion: the content itself, in any case)")
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.AddGroup(
 		&cobra.Group{ID: "work", Title: "Work:"},
-		&cobra.Group{ID: "proof", Title: "Proof:"},
+		&cobra.Group{ID: "control", Title: "What runs:"},
+		&cobra.Group{ID: "proof", Title: "What happened, and the proof:"},
 		&cobra.Group{ID: "place", Title: "Policy and place:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		"work":  {c.runCommand(), c.openCommand(), c.execCommand(), c.signalCommand(), c.closeCommand(), c.lsCommand(), c.showCommand(), c.blobCommand()},
-		"proof": {c.receiptsCommand()},
-		"place": {c.policyCommand(), c.doctorCommand(), c.versionCommand()},
+		"work":    {c.runCommand(), c.openCommand(), c.execCommand(), c.closeCommand(), c.lsCommand(), c.showCommand(), c.blobCommand()},
+		"control": {c.psCommand(), c.logsCommand(), c.waitCommand(), c.inputCommand(), c.signalCommand(), c.cancelCommand(), c.stopCommand(), c.pauseCommand(), c.resumeCommand(), c.modifyCommand(), c.rmCommand()},
+		"proof":   {c.eventsCommand(), c.intentsCommand(), c.framesCommand(), c.receiptsCommand(), c.replayCommand(), c.snapshotCommand()},
+		"place":   {c.policyCommand(), c.doctorCommand(), c.quiescenceCommand(), c.drainCommand(), c.versionCommand()},
 	} {
 		for _, cmd := range commands {
 			cmd.GroupID = group

@@ -24,16 +24,33 @@ beside this program and then in PATH.`,
   stockade policy test my-policy
   stockade policy why INTENT_ID`,
 		DisableFlagParsing: true,
-		RunE:               func(_ *cobra.Command, args []string) error { return c.policy(args) },
+		RunE:               func(_ *cobra.Command, args []string) error { return handOver("policy", args) },
 	}
 }
 
-func (c *cli) policy(args []string) error {
+// replayCommand hands over to stockaded, because what the journal amounts to is known to the code
+// that serves it, and that code knows policy.
+func (c *cli) replayCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "replay --state DIR [flags]",
+		Short: "Rebuild everything from the journal, and compare",
+		Long: `replay executes stockaded replay with the same arguments: it goes through the journal
+below a state directory from its beginning, carries nothing out, and with --verify
+compares what comes of it with the snapshots and blobs that are there. No supervisor
+needs to run.`,
+		Example:            `  stockade replay --verify --state /var/lib/stockade`,
+		DisableFlagParsing: true,
+		RunE:               func(_ *cobra.Command, args []string) error { return handOver("replay", args) },
+	}
+}
+
+// handOver becomes stockaded.
+func handOver(verb string, args []string) error {
 	program, err := daemon()
 	if err != nil {
 		return err
 	}
-	err = syscall.Exec(program, append([]string{program, "policy"}, args...), os.Environ())
+	err = syscall.Exec(program, append([]string{program, verb}, args...), os.Environ())
 	return fmt.Errorf("execute %s: %w", program, err)
 }
 

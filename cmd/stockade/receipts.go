@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,11 +14,12 @@ import (
 func (c *cli) receiptsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "receipts",
-		Short: "List, show and verify receipts",
+		Short: "List, show, verify and prove receipts",
 		Long: `receipts reads the receipts of a supervisor: over its socket, or with --state from
 the journal in its state directory, where no supervisor needs to run.`,
 	}
-	cmd.AddCommand(c.receiptsListCommand(), c.receiptsShowCommand(), c.receiptsVerifyCommand(), c.receiptsCheckpointCommand())
+	cmd.AddCommand(c.receiptsListCommand(), c.receiptsShowCommand(), c.receiptsVerifyCommand(), c.receiptsCheckpointCommand(),
+		c.receiptsProveCommand(), c.receiptsCheckCommand(), c.receiptsFsckCommand())
 	return cmd
 }
 
@@ -83,6 +85,8 @@ func summary(r *api.Receipt) string {
 		return p.Signal.Status
 	case p.Close != nil:
 		return p.Close.Status
+	case p.Control != nil:
+		return p.Control.Status
 	case p.Blob != nil:
 		return p.Blob.BlobRef
 	}
@@ -136,6 +140,9 @@ func receiptRows(r *api.Receipt) [][]string {
 		{"outcome", strings.TrimSpace(string(r.Outcome) + "  " + summary(r))},
 		{"principal", fmt.Sprintf("uid %d gid %d", r.Principal.UID, r.Principal.GID)},
 		{"session", r.SessionID},
+		{"execution", r.ExecID},
+		{"key", r.Key},
+		{"frames", strconv.FormatInt(r.FrameSeq, 10)},
 		{"settled", r.SettledAt},
 		{"policy", r.Policy.Digest},
 		{"asked", r.Policy.Entrypoint},

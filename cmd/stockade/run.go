@@ -112,7 +112,7 @@ func (c *cli) session(ctx context.Context, o *runOptions, argv []string, quiet b
 		return &rec, nil, err
 	}
 	ask.SessionID = rec.Open.SessionID
-	rec.Exec, err = c.execute(ctx, ask, quiet)
+	rec.Exec, err = c.execute(ctx, ask, o.exec.attachment(c, quiet))
 
 	grace := int64(0)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +27,9 @@ type sessionFlags struct {
 	cpus     string
 	pids     int64
 	ttl      time.Duration
+	idle     time.Duration
+	restart  string // --on-restart
+	stay     bool   // --background
 }
 
 func (f *sessionFlags) register(cmd *cobra.Command) {
@@ -45,6 +47,9 @@ func (f *sessionFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.cpus, "cpus", "", "CPU ceiling, such as 1 or 0.5")
 	flags.Int64Var(&f.pids, "pids", 0, "ceiling on processes and threads")
 	flags.DurationVar(&f.ttl, "ttl", 0, "time after which the session ends by itself, such as 30m")
+	flags.DurationVar(&f.idle, "idle", 0, "time without activity after which the session ends by itself; it is warned first")
+	flags.StringVar(&f.restart, "on-restart", "", "when the supervisor restarts: adopt (the session goes on) or terminate (default: adopt)")
+	flags.BoolVar(&f.stay, "background", false, "let processes that a command leaves behind live on until the session ends")
 	flags.StringArrayVar(&f.labels, "label", nil, "K=V, shown to policy and in lists (repeatable)")
 }
 
@@ -52,6 +57,16 @@ func (f *sessionFlags) register(cmd *cobra.Command) {
 func (f *sessionFlags) request() (*api.SessionOpen, error) {
 	local := &api.Local{Workdir: f.workdir, Hostname: f.hostname, NetworkMode: f.network}
 	ask := &api.SessionOpen{Profile: f.profile, SessionTTLNS: int64(f.ttl), Target: api.Target{Local: local}}
+	ask.IdleNS, ask.OnRestart = int64(f.idle), f.restart
+	if f.stay {
+		ask.Background = &f.stay
+	}
+	if f.ttl < 0 || f.idle < 0 {
+		return nil, usage("--ttl and --idle: want a positive duration")
+	}
+	if f.restart != "" && f.restart != "adopt" && f.restart != "terminate" {
+		return nil, usage("--on-restart %q: want adopt or terminate", f.restart)
+	}
 	var err error
 	if local.Root, err = root(f.root); err != nil {
 		return nil, err
@@ -182,20 +197,4 @@ func limits(memory, cpu string, pids int64) (l api.Limits, err error) {
 	}
 	l.PIDs = pids
 	return l, nil
-}
-
-// sessions completes session ids from what the supervisor shows us.
-func (c *cli) sessions(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	list, err := c.client().Sessions(cmd.Context(), api.Read{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var ids []string
-	for _, s := range list {
-		ids = append(ids, fmt.Sprintf("%s\t%s %s", s.SessionID, s.State, pairs(s.Labels)))
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
 }

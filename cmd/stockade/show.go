@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,17 +13,34 @@ import (
 
 func (c *cli) showCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "show SESSION",
-		Short: "Show one session: its grant and what it used",
+		Use:   "show SESSION|EXEC|INTENT",
+		Short: "Show one session, execution or intent",
+		Long: `show shows a session with its grant and what it used, an execution with its state, or
+an intent (sha256:…) with how far it has come. Its receipt is shown by stockade receipts show.`,
 		Example: `  stockade show "$id"
-  stockade show --json "$id" | jq .grant`,
+  stockade show --json "$id" | jq .grant
+  stockade show "$x"`,
 		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: c.sessions,
+		ValidArgsFunction: atMost(1, c.targets),
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.show(cmd.Context(), args[0]) },
 	}
 }
 
-func (c *cli) show(ctx context.Context, id string) error {
+func (c *cli) show(ctx context.Context, word string) error {
+	switch {
+	case strings.HasPrefix(word, execPrefix):
+		return c.showExecution(ctx, word)
+	case strings.HasPrefix(word, intentPrefix):
+		return c.showIntent(ctx, word)
+	}
+	return c.showSession(ctx, word)
+}
+
+func (c *cli) showSession(ctx context.Context, word string) error {
+	id, err := c.sessionID(ctx, word)
+	if err != nil {
+		return err
+	}
 	s, err := c.client().Session(ctx, id)
 	if err != nil {
 		return err
@@ -34,15 +52,87 @@ func (c *cli) show(ctx context.Context, id string) error {
 		{"session", s.SessionID},
 		{"state", strings.TrimSpace(s.State + " " + s.Reason)},
 		{"profile", s.Profile},
-		{"principal", fmt.Sprintf("uid %d gid %d", s.Principal.UID, s.Principal.GID)},
+		{"principal", principal(s.Principal)},
+		{"intent", s.OpenIntent},
 		{"started", s.StartedAt},
 		{"expires", s.ExpiresAt},
 		{"executions", fmt.Sprintf("%d, %d live", s.Executions, s.Live)},
+		{"events", strconv.FormatInt(s.Events, 10)},
 		{"used", fmt.Sprintf("cpu %s, peak memory %s", span(s.Usage.CPUNS), amount(s.Usage.PeakMemoryBytes))},
 		{"labels", pairs(s.Labels)},
 		{"policy", s.PolicyDigest},
 	}
+	if s.IdleAtNS != 0 {
+		rows = append(rows, []string{"idle end", stamp(s.IdleAtNS) + " if nothing happens"})
+	}
 	return table(c.stdout, append(rows, grantRows(s.Grant)...))
+}
+
+func (c *cli) showExecution(ctx context.Context, word string) error {
+	id, err := c.execID(ctx, word)
+	if err != nil {
+		return err
+	}
+	p, err := c.client().Process(ctx, id)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return document(c.stdout, p)
+	}
+	rows := [][]string{
+		{"execution", p.ExecID},
+		{"state", c.status(p)},
+		{"command", commandLine(p.Argv)},
+		{"session", p.SessionID},
+		{"intent", p.IntentID},
+		{"principal", principal(p.Principal)},
+		{"labels", pairs(p.Labels)},
+		{"queued", p.QueuedAt},
+		{"started", p.StartedAt},
+		{"ended", p.EndedAt},
+		{"output", fmt.Sprintf("stdout %s, stderr %s", amount(p.StdoutBytes), amount(p.StderrBytes))},
+		{"frames", strconv.FormatInt(p.FrameSeq, 10)},
+	}
+	if p.State.Final() {
+		rows = append(rows, []string{"used", fmt.Sprintf("wall %s, cpu %s, peak memory %s", span(p.DurationNS), span(p.Usage.CPUNS), amount(p.Usage.PeakMemoryBytes))})
+	} else {
+		rows = append(rows, []string{"can", followUps})
+	}
+	return table(c.stdout, rows)
+}
+
+func (c *cli) showIntent(ctx context.Context, word string) error {
+	id, err := c.find(ctx, intentKind, word)
+	if err != nil {
+		return err
+	}
+	in, err := c.client().Intent(ctx, id)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return document(c.stdout, in)
+	}
+	return table(c.stdout, [][]string{
+		{"intent", in.IntentID},
+		{"operation", string(in.Op)},
+		{"outcome", settlement(in)},
+		{"principal", principal(in.Principal)},
+		{"session", in.SessionID},
+		{"execution", in.ExecID},
+		{"key", in.Key},
+		{"admitted", in.AdmittedAt},
+		{"settled", in.SettledAt},
+		{"record", strconv.FormatInt(in.EmittedAtSeq, 10)},
+		{"frames", strconv.FormatInt(in.FrameSeq, 10)},
+	})
+}
+
+// principal is who did something, in words.
+func principal(p api.Principal) string {
+	scope := scopeFlag(p.Scope)
+	return strings.TrimSpace(fmt.Sprintf("uid %d gid %d %s", p.UID, p.GID, scope.String()))
 }
 
 // grantRows is a grant for people: what the session may be.

@@ -73,11 +73,11 @@ var Table = []Row{
 	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox"}, nil},
 
 	// The four commands.
-	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "internal/journal"}, []string{cobra, units, tlog, jsonexp}},
+	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},
 	{"cmd/stockaded", []string{"supervisor", "supervisor/server", "rego", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
 		[]string{cobra, unix}},
 	{"cmd/stockade-init", []string{"sandbox/guest"}, nil},
-	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host"}, []string{cobra}},
+	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "internal/failpoint", "internal/reexec"}, []string{cobra, jsonexp}},
 }
 
 // Reach bounds what a command may link through any chain of our packages.

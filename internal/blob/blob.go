@@ -1,5 +1,5 @@
-// Package blob keeps content by its digest: sha256:<64 lower-case hex>. What Commit or
-// Put returned a reference to is on the disk, whole, also after a power cut; what is
+// Package blob keeps content by its digest: sha256:<64 lower-case hex>. What Put returned a
+// reference to, and what Take took, is on the disk, whole, also after a power cut; what is
 // read through [Store.Reader] is what the reference says, or an error.
 //
 // It keeps no index, does not know who may read what, and removes what it is told to. It takes
@@ -96,7 +96,7 @@ func Open(dir string) (*Store, error) {
 	return s, nil
 }
 
-// Close gives the directory back. Writers not committed are lost.
+// Close gives the directory back. What is being put is lost.
 func (s *Store) Close() error { return s.lock.Close() }
 
 func (s *Store) room(size int64) error { return Room(int(s.lock.Fd()), size) }
@@ -133,18 +133,15 @@ func (s *Store) Put(r io.Reader, expected string) (ref string, size int64, err e
 			return "", 0, err
 		}
 	}
-	w, err := s.Create()
-	if err != nil {
-		return "", 0, err
-	}
-	defer w.Abort()
+	w := s.writer()
+	defer w.abort()
 	if _, err := io.Copy(w, r); err != nil {
 		return "", 0, fmt.Errorf("put blob: %w", err)
 	}
-	if got := w.Ref(); expected != "" && got != expected {
+	if got := reference(w.sum); expected != "" && got != expected {
 		return "", 0, fmt.Errorf("put blob: %w: it is %s", ErrMismatch, got)
 	}
-	return w.Commit()
+	return w.commit()
 }
 
 // Open opens content for reading, and says how long it is. The bytes are as stored;

@@ -163,14 +163,8 @@ func TestSameContent(t *testing.T) {
 		var running sync.WaitGroup
 		for i := range refs {
 			running.Go(func() {
-				w, err := s.Create()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer w.Abort()
-				w.Write(content)
-				if refs[i], _, err = w.Commit(); err != nil {
+				var err error
+				if refs[i], _, err = s.Put(bytes.NewReader(content), ""); err != nil {
 					t.Error(err)
 				} else if err := s.Verify(refs[i]); err != nil {
 					t.Errorf("right after its commit: %v", err)
@@ -236,86 +230,21 @@ func TestNoFollow(t *testing.T) {
 	}
 }
 
-// Small content makes no file before Commit, and none at all without.
+// Small content makes no file before it is committed, and none at all without.
 func TestWriterInMemory(t *testing.T) {
 	s := fresh(t)
-	w, err := s.Create()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(w.buf) != 0 || w.size != 0 {
-		t.Errorf("at first: %v, %d", w.buf, w.size)
-	}
-	content := pattern(spill)
-	w.Write(content)
-	seen := w.buf
-	if !bytes.Equal(seen, content) || w.size != spill || len(files(t, s)) != 0 {
-		t.Errorf("%d bytes, length %d, files %v", len(seen), w.size, files(t, s))
+	w := s.writer()
+	w.Write(pattern(spill))
+	if !bytes.Equal(w.buf, pattern(spill)) || w.size != spill || len(files(t, s)) != 0 {
+		t.Errorf("%d bytes, length %d, files %v", len(w.buf), w.size, files(t, s))
 	}
 	w.Write([]byte("one more"))
 	if w.file == nil || w.size != spill+8 || len(files(t, s)) != 1 {
 		t.Errorf("%d bytes, length %d, files %v", len(w.buf), w.size, files(t, s))
 	}
-	if !bytes.Equal(seen, content) {
-		t.Error("bytes seen earlier have changed")
-	}
-	w.Abort()
-	w.Abort()
+	w.abort()
 	if got := files(t, s); len(got) != 0 {
 		t.Errorf("after abort: %v", got)
-	}
-	ended := map[string]error{}
-	_, ended["write"] = w.Write([]byte("x"))
-	_, ended["read"] = w.ReadAt(make([]byte, 1), 0)
-	_, _, ended["commit"] = w.Commit()
-	for verb, err := range ended {
-		if !errors.Is(err, errEnded) {
-			t.Errorf("%s after abort: %v", verb, err)
-		}
-	}
-}
-
-// Readers follow a writer, across the moment when it takes a file, and see only what
-// was written.
-func TestFollow(t *testing.T) {
-	s := fresh(t)
-	w, err := s.Create()
-	if err != nil {
-		t.Fatal(err)
-	}
-	content := pattern(4 * spill)
-	var running sync.WaitGroup
-	for range 4 {
-		running.Go(func() {
-			var got []byte
-			buf := make([]byte, 1000)
-			for len(got) < len(content) {
-				n, err := w.ReadAt(buf, int64(len(got)))
-				if err != nil && err != io.EOF {
-					t.Error(err)
-					return
-				}
-				got = append(got, buf[:n]...)
-				if n == 0 {
-					runtime.Gosched()
-				}
-			}
-			if !bytes.Equal(got, content) {
-				t.Error("read other bytes than were written")
-			}
-		})
-	}
-	for rest := content; len(rest) > 0; rest = rest[min(777, len(rest)):] {
-		if _, err := w.Write(rest[:min(777, len(rest))]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	running.Wait()
-	if _, err := w.ReadAt(make([]byte, 1), -1); err == nil {
-		t.Error("negative offset")
-	}
-	if ref, size, err := w.Commit(); err != nil || size != int64(len(content)) || s.Verify(ref) != nil {
-		t.Errorf("%s, %d, %v", ref, size, err)
 	}
 }
 
@@ -324,11 +253,7 @@ func TestFollow(t *testing.T) {
 func TestLeftovers(t *testing.T) {
 	s := fresh(t)
 	ref := put(t, s, []byte("kept"))
-	w, err := s.Create()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Write(pattern(2 * spill))
+	s.writer().Write(pattern(2 * spill))
 	if len(files(t, s)) != 2 {
 		t.Fatal(files(t, s))
 	}
@@ -369,10 +294,7 @@ func TestFullDisk(t *testing.T) {
 	if _, _, err := s.Put(bytes.NewReader(pattern(1<<20)), ""); !errors.Is(err, ErrFull) {
 		t.Errorf("more than fits: %v", err)
 	}
-	w, err := s.Create()
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := s.writer()
 	for err == nil {
 		_, err = w.Write(pattern(10_000))
 	}
@@ -380,9 +302,10 @@ func TestFullDisk(t *testing.T) {
 	if err := unix.Statfs(mount, &st); err != nil || st.Bavail < st.Blocks/floorShare {
 		t.Errorf("%d of %d blocks are left, %v", st.Bavail, st.Blocks, err)
 	}
-	if _, _, commitErr := w.Commit(); !errors.Is(commitErr, ErrFull) {
-		t.Errorf("commit after a failed write (%v): %v", err, commitErr)
+	if !errors.Is(err, ErrFull) {
+		t.Errorf("the failed write: %v", err)
 	}
+	w.abort()
 	if got := files(t, s); len(got) != 0 {
 		t.Errorf("left behind: %v", got)
 	}
@@ -414,16 +337,13 @@ func BenchmarkFlood(b *testing.B) {
 		s := fresh(b)
 		b.SetBytes(size)
 		for b.Loop() {
-			w, err := s.Create()
-			if err != nil {
-				b.Fatal(err)
-			}
+			w := s.writer()
 			for range size / len(chunk) {
 				if _, err := w.Write(chunk); err != nil {
 					b.Fatal(err)
 				}
 			}
-			w.Abort()
+			w.abort()
 		}
 	})
 	b.Run("file", func(b *testing.B) {
@@ -443,18 +363,4 @@ func BenchmarkFlood(b *testing.B) {
 			os.Remove(name)
 		}
 	})
-}
-
-// BenchmarkInline is a stream that ends up in a record: no file, no system call.
-func BenchmarkInline(b *testing.B) {
-	s := fresh(b)
-	line := pattern(80)
-	for b.Loop() {
-		w, err := s.Create()
-		if err != nil {
-			b.Fatal(err)
-		}
-		w.Write(line)
-		w.Abort()
-	}
 }

@@ -3,6 +3,7 @@ package blob
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -33,9 +34,7 @@ func outside(t testing.TB, dir string, content []byte) *os.File {
 }
 
 func refOf(content []byte) string {
-	w, _ := new(Store).Create()
-	w.sum.Write(content)
-	return w.Ref()
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(content))
 }
 
 func list(t testing.TB, s *Store) (refs []string) {
@@ -144,7 +143,7 @@ func TestSweep(t *testing.T) {
 	s := fresh(t)
 	old := time.Now().Add(-48 * time.Hour)
 	refs := map[string]string{}
-	for _, name := range []string{"old", "old, kept", "young", "put again", "taken again", "committed again"} {
+	for _, name := range []string{"old", "old, kept", "young", "put again", "taken again"} {
 		refs[name] = put(t, s, []byte(name))
 		if name != "young" {
 			os.Chtimes(s.path(refs[name][len(scheme):]), old, old)
@@ -154,11 +153,6 @@ func TestSweep(t *testing.T) {
 	taken := outside(t, filepath.Dir(s.dir), []byte("taken again"))
 	os.Chtimes(taken.Name(), old, old)
 	if err := s.Take(taken, refs["taken again"], int64(len("taken again"))); err != nil {
-		t.Fatal(err)
-	}
-	w, _ := s.Create()
-	w.Write([]byte("committed again"))
-	if _, _, err := w.Commit(); err != nil {
 		t.Fatal(err)
 	}
 	silent := outside(t, filepath.Dir(s.dir), []byte("taken"))

@@ -24,13 +24,16 @@ func (l *Log) Copy(st Stream, from io.Reader) error {
 			if _, err := unix.Write(fds[1], buf[:n]); err != nil {
 				return fmt.Errorf("copy %s of %s: pipe: %w", st, l.id, err)
 			}
-			for d.move(uintptr(fds[0])) && d.err == nil {
+			for d.err == nil && d.move(uintptr(fds[0])) {
 			}
 		}
-		if err == io.EOF {
-			return d.err
+		if d.err != nil {
+			err = d.err
 		}
-		if err != nil || d.err != nil {
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("copy %s of %s: %w", st, l.id, err)
 		}
 	}

@@ -130,6 +130,9 @@ func (d *drain) take(fd int) (int, error) {
 		l.mu.Unlock()
 	}
 	if err := blob.Room(int(l.store.dir.Fd()), int64(d.size)); err != nil {
+		if data, err := ready(fd); !data {
+			return 0, err // nothing is lost yet
+		}
 		return d.fail(fd, err)
 	}
 	off := s.kept

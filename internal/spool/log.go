@@ -58,7 +58,7 @@ type stream struct {
 func (s *Store) Create(id string, limit int64) *Log {
 	l := &Log{store: s, id: id, limit: limit}
 	l.order.create = func() (*os.File, error) { return s.create(id, chunksSuffix) }
-	s.enter(id)
+	l.order.ended = !s.enter(id) // what another log tells of is not written over
 	return l
 }
 
@@ -125,13 +125,12 @@ func (l *Log) file(st Stream) (*os.File, int64, error) {
 	return l.streams[st].file, l.streams[st].kept, nil
 }
 
-// Chunk is a run of bytes of one stream that came together. Offset counts what the process
-// wrote. A chunk without Dropped is kept; its bytes are at Offset. The last chunk of a stream may grow: a reader
+// Chunk is a run of bytes of one stream that came together. The last chunk of a stream may grow: a reader
 // goes on by the offsets that it has reached ([Log.Position]), not by Seq.
 type Chunk struct {
 	Seq     int64 // from 1, in order of arrival, without gaps
 	Stream  Stream
-	Offset  int64
+	Offset  int64 // in what the process wrote
 	Length  int64
 	AtNS    int64 // when its first byte came, in Unix time
 	Dropped bool  // the bytes were not kept, and none that follow in this stream are
@@ -144,9 +143,9 @@ func (l *Log) Chunks(from int64, max int) []Chunk {
 	return l.order.chunks(from, max)
 }
 
-// Position is the Seq of the first chunk that is not wholly before these offsets: where a
-// reader that has so much of each stream goes on. Among the chunks behind it may be some that the
-// reader has, because one of dropped bytes grows where it is. It is one past the last chunk when there is none yet.
+// Position is the Seq of the first chunk of kept bytes that is not wholly before these offsets: where a
+// reader that has so much of each stream goes on. It is one past the last chunk when there is
+// nothing to read yet.
 func (l *Log) Position(stdout, stderr int64) (seq int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

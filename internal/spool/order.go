@@ -98,9 +98,9 @@ func (o *order) position(have [len(streams)]int64) int64 {
 		of := o.index[st]
 		n := sort.Search(len(of), func(i int) bool {
 			r := &o.records[of[i]]
-			return r.offset+r.length > have[st]
+			return r.dropped || r.offset+r.length > have[st]
 		})
-		if n < len(of) {
+		if n < len(of) && !o.records[of[n]].dropped { // it is the last one of its stream
 			first = min(first, int(of[n]))
 		}
 	}

@@ -13,7 +13,8 @@ import (
 
 // Recover opens what an earlier process left of an execution; streams without a file are
 // empty. Drain goes on where that process ended, unless bytes of the stream are missing or it
-// was committed: nothing is added then.
+// was committed: nothing is added then. Beside another open log of the same execution it is for
+// reading only, and shows what was written until now.
 func (s *Store) Recover(id string, limit int64) (*Log, error) {
 	if !wellFormed(id) {
 		return nil, fmt.Errorf("recover output: %w: %.80q", ErrID, id)
@@ -41,7 +42,7 @@ func (l *Log) recover() error {
 		if _, r := l.order.last(Stream(i)); r != nil && r.dropped {
 			s.dropped = r.length
 		}
-		if s.err == nil && s.dropped > 0 && s.kept < l.limit {
+		if s.file == nil && s.dropped > 0 && l.limit > 0 {
 			s.err = ErrCut // the file could not even be made
 		}
 	}
@@ -93,7 +94,7 @@ func (l *Log) recoverOrder(left [len(streams)]remains) error {
 	if v, ok := parseHeader(content); ok && v != version {
 		return fmt.Errorf("chunk log of version %d, not %d", v, version)
 	}
-	if l.order.restore(content, left) {
+	if l.order.restore(content, left) || l.order.ended {
 		return nil
 	}
 	// Written over first and only then cut: a process that dies here leaves no less.

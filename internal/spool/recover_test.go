@@ -324,6 +324,28 @@ func TestOrderByTime(t *testing.T) {
 	}
 }
 
+// A log that is recovered beside the one that is being written changes nothing for that one.
+func TestRecoverBeside(t *testing.T) {
+	s := fresh(t)
+	l := create(t, s, "x", 1000)
+	for i := range int64(10) {
+		for _, st := range streams {
+			spooled(t, l, st, sequence(st, 10*i, 10))
+		}
+		os.Truncate(filepath.Join(s.path, "x.chunks"), headerSize+i*recordSize) // as if it were behind
+		beside := recovered(t, s, "x", 1000)
+		check(t, beside)
+		if n := beside.Kept(Stdout); n != 10*(i+1) {
+			t.Errorf("%d bytes", n)
+		}
+		if info, err := os.Stat(filepath.Join(s.path, "x.chunks")); err != nil || info.Size() != headerSize+i*recordSize {
+			t.Errorf("%v, %v", info, err)
+		}
+		beside.Close()
+	}
+	check(t, l)
+}
+
 // Nothing of an execution is an empty log.
 func TestRecoverNothing(t *testing.T) {
 	s := fresh(t)
@@ -428,11 +450,18 @@ func TestFullDisk(t *testing.T) {
 	s := open(t, filepath.Join(tmpfs(t, "size=4m,mode=0700"), "spool"))
 	l := s.Create("x", 1<<30)
 	defer l.Close()
+	early := s.Create("early", 100)
+	defer early.Close()
+	spooled(t, early, Stdout, []byte("x"))
 	for range 8 {
 		spooled(t, l, Stdout, sequence(Stdout, l.Total(Stdout), 1<<20))
 	}
 	if !errors.Is(l.Err(Stdout), blob.ErrFull) || l.Kept(Stdout) < 2<<20 || l.Total(Stdout) != 8<<20 {
 		t.Errorf("%d of %d, %v", l.Kept(Stdout), l.Total(Stdout), l.Err(Stdout))
+	}
+	spooled(t, early, Stdout, nil)
+	if err := early.Err(Stdout); err != nil {
+		t.Errorf("nothing was lost: %v", err)
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(s.path, &st); err != nil || st.Bavail < st.Blocks/8 {

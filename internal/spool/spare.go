@@ -55,11 +55,12 @@ func (s *Store) adopt() error {
 	return nil
 }
 
-// enter counts an open log of id, leave counts it off.
-func (s *Store) enter(id string) {
+// enter counts an open log of id, and says whether it is the only one; leave counts it off.
+func (s *Store) enter(id string) (alone bool) {
 	s.spares.mu.Lock()
 	defer s.spares.mu.Unlock()
 	s.spares.logs[id]++
+	return s.spares.logs[id] == 1
 }
 
 func (s *Store) leave(id string) {

@@ -1,6 +1,7 @@
 package runc
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,6 +27,21 @@ func init() {
 	logrus.SetLevel(logrus.ErrorLevel)
 }
 
+// pathVariable tells the second life of the process, and those that replace it, where its
+// binary is.
+const pathVariable = "STOCKADE_RUN_PATH"
+
+// Successor returns the program that is now at the place where this one was, as a sealed
+// copy: what is tried is what will be executed. It is to be executed as it is; Isolate finds that
+// it has nothing to do.
+func Successor() (*os.File, error) {
+	path := os.Getenv(pathVariable)
+	if path == "" {
+		return nil, errors.New("the runner does not know its own binary")
+	}
+	return sealed(path)
+}
+
 // Isolate executes the process again, once: in a mount namespace of its own, from
 // which nothing that the runner mounts can reach the host, and from a sealed copy of its binary, which a
 // session could not overwrite if it ever got hold of it. It returns only in the
@@ -40,6 +56,13 @@ func Isolate() error {
 		}
 		// The kernel named us after the descriptor that we were executed from.
 		return os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0)
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("own binary: %w", err)
+	}
+	if err := os.Setenv(pathVariable, path); err != nil {
+		return err
 	}
 	exe, err := sealed("/proc/self/exe")
 	if err != nil {

@@ -16,17 +16,39 @@ import (
 )
 
 // Resume returns a runner that goes on where [Runner.Save] stopped another one in this process, under the
-// same options. It owns the files, whatever it returns. After an error nothing of the other runner
-// is held any more: its sessions have ended, as if it had, and New sweeps what they leave.
-func Resume(o Options, state []byte, files []*os.File) (_ *Runner, err error) {
+// same options. It owns the files. If the state cannot be taken up, lost says why: then the other runner's
+// sessions have ended, all of them, and the one that is returned begins anew, as if by New.
+func Resume(o Options, state []byte, files []*os.File) (_ *Runner, lost, err error) {
 	var undo cleanup.Stack
 	defer undo.Run()
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("resume: %w", err)
-			lose(files)
+	r := runnerOf(o)
+	// First, and whatever comes of the state: libcontainer's library of groups is shown them once
+	// in the life of a program.
+	if err := r.equip(&undo); err != nil {
+		lose(files)
+		return nil, nil, err
+	}
+	follow, lost := r.takeOver(state, files)
+	if lost != nil {
+		lose(files)
+		r.sessions, r.swept = map[string]*session{}, nil
+		if err := r.lock(&undo); err != nil {
+			return nil, lost, err
 		}
-	}()
+		if err := r.sweep(); err != nil {
+			return nil, lost, err
+		}
+	}
+	for _, f := range follow {
+		go f()
+	}
+	r.stock = r.newStock(o.Stock)
+	undo.Release()
+	return r, lost, nil
+}
+
+// takeOver makes the runner of what was saved, and says what is to be run once all of it stands.
+func (r *Runner) takeOver(state []byte, files []*os.File) (follow []func(), err error) {
 	var in saved
 	if err := json.Unmarshal(state, &in, stateOptions); err != nil {
 		return nil, err
@@ -35,7 +57,6 @@ func Resume(o Options, state []byte, files []*os.File) (_ *Runner, err error) {
 		return nil, fmt.Errorf("state of version %d, not %d", in.Version, stateVersion)
 	}
 	h := &inheritance{files: files, used: make([]bool, len(files))}
-	r := runnerOf(o)
 	if r.state, err = h.file(in.Lock); err != nil {
 		return nil, err
 	}
@@ -56,13 +77,9 @@ func Resume(o Options, state []byte, files []*os.File) (_ *Runner, err error) {
 		}
 		r.swept = append(r.swept, f)
 	}
-	if err := r.equip(&undo); err != nil {
-		return nil, err
-	}
 	for _, id := range in.Lost {
 		r.sessions[id] = nil
 	}
-	var follow []func()
 	for _, s := range in.Sessions {
 		restored, more, err := r.restore(s, h)
 		if err != nil {
@@ -71,15 +88,7 @@ func Resume(o Options, state []byte, files []*os.File) (_ *Runner, err error) {
 		r.sessions[s.Spec.Session] = restored
 		follow = append(follow, more...)
 	}
-	if err := h.complete(); err != nil {
-		return nil, err
-	}
-	for _, f := range follow {
-		go f()
-	}
-	r.stock = r.newStock(o.Stock)
-	undo.Release()
-	return r, nil
+	return follow, h.complete()
 }
 
 // sameDirectory makes sure that the lock is on the directory that the options name.

@@ -36,6 +36,9 @@ func run(m *testing.M) int {
 	if state := os.Getenv(orphanEnv); state != "" {
 		return orphan(state)
 	}
+	if state := os.Getenv(relayEnv); state != "" {
+		return relay(state)
+	}
 	dir, err := os.MkdirTemp("", "runc-test-")
 	if err != nil {
 		panic(err)

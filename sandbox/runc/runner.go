@@ -54,23 +54,14 @@ func New(o Options) (_ *Runner, err error) {
 	var undo cleanup.Stack
 	defer undo.Run()
 	r := runnerOf(o)
-	if r.state, err = lockState(o.State); err != nil {
+	if err := r.lock(&undo); err != nil {
 		return nil, err
 	}
-	undo.Add(func() { r.state.Close() })
-	if r.ids, err = openIDRanges(r.options.IDs); err != nil {
-		return nil, err
-	}
-	undo.Add(func() { r.ids.file.Close() })
 	if err := r.equip(&undo); err != nil {
 		return nil, err
 	}
-	// Nothing of the earlier runner's can still be wanted: its sessions ended with it.
-	if err := r.tree.Sweep(); err != nil {
-		return nil, fmt.Errorf("sweep: %w", err)
-	}
-	if r.swept, err = sweepBoxes(r.boxes()); err != nil {
-		return nil, fmt.Errorf("sweep: %w", err)
+	if err := r.sweep(); err != nil {
+		return nil, err
 	}
 	r.stock = r.newStock(o.Stock)
 	undo.Release()
@@ -82,6 +73,31 @@ func runnerOf(o Options) *Runner {
 		o.IDs = "/run/stockade/ids"
 	}
 	return &Runner{options: o, sessions: map[string]*session{}, idmaps: idMaps{open: map[idPair]*os.File{}}}
+}
+
+// lock takes what no two runners can have.
+func (r *Runner) lock(undo *cleanup.Stack) (err error) {
+	if r.state, err = lockState(r.options.State); err != nil {
+		return err
+	}
+	undo.Add(func() { r.state.Close() })
+	if r.ids, err = openIDRanges(r.options.IDs); err != nil {
+		return err
+	}
+	undo.Add(func() { r.ids.file.Close() })
+	return nil
+}
+
+// sweep takes away what an earlier runner left. Nothing of it can still be wanted: its
+// sessions ended with it.
+func (r *Runner) sweep() (err error) {
+	if err := r.tree.Sweep(); err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	if r.swept, err = sweepBoxes(r.boxes()); err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	return nil
 }
 
 // equip gets what a runner needs that begins, or that goes on for another: nothing here
@@ -155,7 +171,7 @@ func stagingPlace(state string) (string, error) {
 func sealed(path string) (*os.File, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("init: %w", err)
+		return nil, fmt.Errorf("seal: %w", err)
 	}
 	name := filepath.Base(path)
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
@@ -163,21 +179,21 @@ func sealed(path string) (*os.File, error) {
 		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("init: memfd: %w", err)
+		return nil, fmt.Errorf("seal %s: memfd: %w", path, err)
 	}
 	f := os.NewFile(uintptr(fd), name)
 	if _, err := f.Write(content); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("init: memfd: %w", err)
+		return nil, fmt.Errorf("seal %s: memfd: %w", path, err)
 	}
 	// Init runs as an id that exists only inside.
 	if err := f.Chmod(0o555); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("init: memfd: %w", err)
+		return nil, fmt.Errorf("seal %s: memfd: %w", path, err)
 	}
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("init: seal: %w", err)
+		return nil, fmt.Errorf("seal %s: %w", path, err)
 	}
 	return f, nil
 }
