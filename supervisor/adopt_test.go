@@ -149,6 +149,7 @@ func TestRestartSettlesWhatCannotGoOn(t *testing.T) {
 		}
 		b.fake.lose()
 		f := newFake() // another runner, which has nothing
+		defer b.stopPolicy()
 		b = startOn(t, f, b.state, func(c *Config) { c.Policy = b.cfg.Policy })
 		defer b.stop()
 		for i := range 4 {

@@ -54,8 +54,7 @@ func newFake() *fake {
 type process struct {
 	exec           sandbox.Exec
 	stdin          string
-	stdout, stderr *io.PipeWriter
-	out, errs      *io.PipeReader
+	stdout, stderr *conduit
 	started        time.Time
 	result         *sandbox.Result // once it has ended
 	ended          chan struct{}
@@ -66,6 +65,67 @@ type process struct {
 	killed         chan struct{} // closed by Kill
 	kill           sync.Once
 	lost           chan struct{} // closed with the runner
+}
+
+// conduit is a pipe whose readers come and go: what one does not read is there for the next.
+type conduit struct {
+	mu     sync.Mutex
+	moved  *sync.Cond
+	bytes  []byte
+	closed bool
+}
+
+func newConduit() *conduit {
+	c := &conduit{}
+	c.moved = sync.NewCond(&c.mu)
+	return c
+}
+
+func (c *conduit) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytes = append(c.bytes, p...)
+	c.moved.Broadcast()
+	return len(p), nil
+}
+
+func (c *conduit) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.moved.Broadcast()
+	return nil
+}
+
+// tap is one reader of a conduit.
+type tap struct {
+	*conduit
+	over bool
+}
+
+func (t *tap) Read(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.bytes) == 0 && !t.conduit.closed && !t.over {
+		t.moved.Wait()
+	}
+	switch {
+	case t.over:
+		return 0, os.ErrClosed
+	case len(t.bytes) == 0:
+		return 0, io.EOF
+	}
+	n := copy(p, t.bytes)
+	t.bytes = t.bytes[n:]
+	return n, nil
+}
+
+func (t *tap) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	t.moved.Broadcast()
+	return nil
 }
 
 // exit ends a command: an exit code, or a signal.
@@ -226,8 +286,7 @@ func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbo
 	if x.StdinOpen {
 		p.input, p.inputW = io.Pipe()
 	}
-	p.out, p.stdout = io.Pipe()
-	p.errs, p.stderr = io.Pipe()
+	p.stdout, p.stderr = newConduit(), newConduit()
 	f.mu.Lock()
 	f.execs[x.ID] = p
 	f.mu.Unlock()
@@ -264,7 +323,7 @@ func (f *fake) handle(p *process) *sandbox.Process {
 			done <- *p.result
 		}
 	}()
-	h := &sandbox.Process{Stdout: p.out, Stderr: p.errs, Started: p.started, Done: done}
+	h := &sandbox.Process{Stdout: &tap{conduit: p.stdout}, Stderr: &tap{conduit: p.stderr}, Started: p.started, Done: done}
 	if p.inputW != nil {
 		h.Stdin = p.inputW
 	}
@@ -521,6 +580,10 @@ func (b *bench) stop() {
 	if err := b.Supervisor.Close(context.Background()); err != nil {
 		b.t.Error(err)
 	}
+	b.stopPolicy()
+}
+
+func (b *bench) stopPolicy() {
 	for _, close := range b.closers {
 		close()
 	}
