@@ -163,7 +163,7 @@ func (s *State) conclude(seq int64, p *process, rec *Settled) {
 	if p.StartedAtNS != 0 {
 		p.DurationNS = p.EndedAtNS - p.StartedAtNS
 	}
-	p.blobs = unique(append(p.blobs, blobs(x)...))
+	p.blobs = unique(slices.Concat(p.blobs, blobs(x))) // a capture may hold the old one
 	p.Paused, p.StdinOpen, p.progress = false, false, Progress{}
 	p.receipt = seq
 	p.Reason = reason

@@ -237,6 +237,16 @@ func (s *State) retire(r *Retired) {
 	s.dropOwners()
 }
 
+// Overdue reports whether the first that ended, of any kind, ended before an instant: then a [Retired] with
+// it has something to take out of view.
+func (s *State) Overdue(beforeNS int64) bool {
+	return s.ended.len() > 0 && s.ended.oldest().EndedAtNS < beforeNS ||
+		s.closed.len() > 0 && s.closed.oldest().EndedAtNS < beforeNS ||
+		s.settled.len() > 0 && s.settled.oldest().SettledAtNS < beforeNS ||
+		s.usedKeys.len() > 0 && s.usedKeys.oldest().settledAtNS < beforeNS ||
+		len(s.events.kept) > 0 && s.events.kept[0].AtNS < beforeNS
+}
+
 // dropOwners forgets who has nothing left here. A scope is what the caller says, so there can
 // be any number of them. Who comes back has a log that begins with 1 again.
 func (s *State) dropOwners() {
