@@ -184,6 +184,9 @@ func (x *execution) finish(ctx context.Context, s *Supervisor, proc *sandbox.Pro
 	x.drained = x.drain(s, proc)
 	res, how := x.wait(ctx, s, proc)
 	if how == left {
+		// Our ends first: what is in the pipes is for the successor, and a closed log would drop it.
+		x.session.release(proc)
+		<-x.drained
 		return nil, errLeft
 	}
 	unfed := x.stdin.end()

@@ -348,7 +348,7 @@ func TestPureV1(t *testing.T) {
 	p.Path = "/bin/sh"
 	p.Args = append([]string{"sh", "-ec", "mount --make-rprivate /; umount " + unified + `; exec "$@"`, "sh"}, p.Args...)
 	p.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-	p.start(t)
+	said := p.logged(t)
 	r := p.dial(t)
 	if h := r.Host(); h.Cgroup != "v1" || len(h.Missing()) > 0 {
 		t.Errorf("cgroups %q, missing %+v", h.Cgroup, h.Missing())
@@ -357,6 +357,7 @@ func TestPureV1(t *testing.T) {
 	if _, err := r.Open(ctx, spec("s")); err != nil {
 		t.Fatal(err)
 	}
+	hangup(t, p, said, "replaced, with 1 sessions; ")
 	for i, row := range []struct {
 		command, out string
 		oom          bool

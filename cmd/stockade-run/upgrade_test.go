@@ -19,9 +19,8 @@ import (
 )
 
 // logged starts a runner whose words can be read while it runs.
-func logged(t *testing.T, bin string, args ...string) (p *process, said func() string) {
+func (p *process) logged(t *testing.T) (said func() string) {
 	t.Helper()
-	p = command(t, bin, args...)
 	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +31,7 @@ func logged(t *testing.T, bin string, args ...string) (p *process, said func() s
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Process.Kill(); p.Wait() })
-	return p, func() string {
+	return func() string {
 		data, err := os.ReadFile(f.Name())
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +120,8 @@ func descriptors(t *testing.T, pid int) string {
 func TestReplace(t *testing.T) {
 	bin := build(t)
 	ctx := context.Background()
-	p, said := logged(t, bin)
+	p := command(t, bin)
+	said := p.logged(t)
 	r := p.dial(t)
 	if _, err := r.Open(ctx, spec("s")); err != nil {
 		t.Fatal(err)
@@ -287,7 +287,8 @@ func imposter(t *testing.T, says string) []byte {
 func TestNotReplaced(t *testing.T) {
 	bin := build(t)
 	ctx := context.Background()
-	p, said := logged(t, bin)
+	p := command(t, bin)
+	said := p.logged(t)
 	r := p.dial(t)
 	if _, err := r.Open(ctx, spec("s")); err != nil {
 		t.Fatal(err)
@@ -339,7 +340,8 @@ func TestNotReplaced(t *testing.T) {
 func TestReplacedInVain(t *testing.T) {
 	bin := build(t)
 	ctx := context.Background()
-	p, said := logged(t, bin)
+	p := command(t, bin)
+	said := p.logged(t)
 	r := p.dial(t)
 	if _, err := r.Open(ctx, spec("s")); err != nil {
 		t.Fatal(err)
@@ -367,4 +369,46 @@ func TestReplacedInVain(t *testing.T) {
 	t.Logf("children: %s", children)
 	p.Process.Signal(syscall.SIGTERM)
 	p.mustEnd(t)
+}
+
+// A runner that dies in the middle of it leaves what one leaves that dies at any other time: the
+// next one of the instance takes it away.
+func TestKilledWhileReplaced(t *testing.T) {
+	bin := build(t)
+	ctx := context.Background()
+	cmd := exec.Command("go", "build", "-tags", "failpoint", "-o", filepath.Join(bin, "stockade-run"), "github.com/stockade-dev/stockade/cmd/stockade-run")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, point := range []string{"runner.saved", "runner.replaced"} {
+		t.Run(point, func(t *testing.T) {
+			p := command(t, bin)
+			p.Env = append(os.Environ(), "STOCKADE_FAILPOINT="+point)
+			p.start(t)
+			r := p.dial(t)
+			if _, err := r.Open(ctx, spec("s")); err != nil {
+				t.Fatal(err)
+			}
+			x := mustStart(t, r, sh("x", "sleep 300"))
+			p.Process.Signal(syscall.SIGHUP)
+			if _, ok := <-x.Done; ok {
+				t.Error("an end was made up")
+			}
+			x.Stdout.Close()
+			x.Stderr.Close()
+			r.Disconnect()
+			p.Wait()
+			if state := p.ProcessState.Sys().(syscall.WaitStatus); state.Signal() != syscall.SIGKILL {
+				t.Fatalf("it was not killed: %v", p.ProcessState)
+			}
+			next := &process{Cmd: exec.Command(p.Path, p.Args[1:]...), instance: p.instance, socket: p.socket, state: p.state}
+			next.start(t)
+			r = next.dial(t)
+			if _, err := r.Open(ctx, spec("s")); err != nil {
+				t.Error(err)
+			}
+			next.Process.Signal(syscall.SIGTERM)
+			next.mustEnd(t)
+		})
+	}
 }
