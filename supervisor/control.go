@@ -182,6 +182,9 @@ func actModify(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 	if !x.limit(timeout) {
 		return s.tooLate(c)
 	}
+	if x.hasStarted() {
+		x.tell(s) // what it was told comes after that it runs
+	}
 	x.frame(s, api.FrameModified, api.FramePayload{TimeoutNS: c.control.timeout})
 	p := s.controlled(c, api.ControlAccepted)
 	p.Control.TimeoutNS = int64(effective)

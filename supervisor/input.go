@@ -108,6 +108,7 @@ func (in *input) feed(x *execution, s *Supervisor) {
 		if err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
 			s.log.Warn("stdin", "exec_id", x.id, "error", err)
 		}
+		x.tell(s)
 		x.frame(s, api.FrameInput, api.FramePayload{InputBytes: in.total})
 	})
 }
@@ -229,6 +230,7 @@ func actInput(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Er
 		if ask.InputID != "" {
 			in.seen[ask.InputID] = true
 		}
+		x.tell(s)
 		x.frame(s, api.FrameInput, api.FramePayload{InputID: ask.InputID, InputBytes: in.total, InputClosed: in.closed})
 		failpoint.Hit("supervisor.input.framed")
 	}
