@@ -98,6 +98,7 @@ func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 		s.refuse(c, why)
 		return c, nil
 	}
+	s.registry.carry(c) // before the record: whoever finds that, finds what it is of
 	if _, err := s.record(s.ctx, s.journal.Append, s.records(c)...); err != nil {
 		defer s.admission.leave()
 		c.operation.abandon(s, c)
@@ -107,7 +108,6 @@ func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 	}
 	failpoint.Hit("supervisor.intent.durable")
 	c.watch.lap("intent")
-	s.registry.carry(c)
 	close(c.admitted)
 	go func() {
 		defer s.admission.leave()
@@ -158,6 +158,7 @@ type call struct {
 	session   *session
 	execution *execution
 	subject   *api.Process // of an operation on an execution: its record
+	control   control
 	facts     rego.Facts
 	decision  *rego.Decision        // nil until policy was asked
 	judged    *rego.Process         // what policy saw of subject
