@@ -40,10 +40,17 @@ type TreeDigest struct {
 // its files, which are polled. The runner has duplicates of them until the execution is forgotten,
 // for the daemon that comes after this one.
 type Process struct {
-	Stdin          io.WriteCloser // the end that is written; nil unless Exec.StdinOpen
+	Stdin          Inlet         // the end that is written; nil unless Exec.StdinOpen
 	Stdout, Stderr io.ReadCloser  // pipes, as *os.File
 	Started        time.Time
 	Done           <-chan Result // one value once the command has been reaped; closed without one if the runner is gone
+}
+
+// Inlet is the end of a pipe that is written: an *os.File. A write ends at the deadline with
+// os.ErrDeadlineExceeded and with what was written until then, and with Close.
+type Inlet interface {
+	io.WriteCloser
+	SetWriteDeadline(t time.Time) error
 }
 
 // Held is a session that the runner has, as it tells a daemon that comes later.

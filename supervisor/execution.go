@@ -49,6 +49,7 @@ type execution struct {
 	call    *call           // that carries it out
 	turn    chan struct{}   // closed when it may start; nil if it need not wait (R052)
 	held    bool            // the runner has it already: it is gone on with, not started
+	input   *input          // nil unless it was started with its stdin open
 	drained <-chan struct{} // closed when both its pipes have ended; nil before it has some
 
 	progressed ledger.Progress // of one that is held: what was done to it so far
@@ -65,20 +66,25 @@ type execution struct {
 	started time.Time // zero until it has
 	timeout time.Duration
 	paused  bool
-	input   *input // nil unless stdin is open
-	readers int    // of log
-	over    bool   // nobody follows from here on
+	readers int  // of log
+	over    bool // nobody follows from here on
 	changed chan struct{}
+	freezer chan struct{} // held, with capacity 1, while the execution is frozen or thawed
 }
 
 func newExecution(c *call, ses *session, req *api.Exec) *execution {
-	return &execution{
+	x := &execution{
 		id:      newID("x-"),
 		call:    c,
 		session: ses,
 		req:     req,
 		changed: make(chan struct{}, 1),
+		freezer: make(chan struct{}, 1),
 	}
+	if req.StdinOpen {
+		x.input = newInput()
+	}
+	return x
 }
 
 // prepare gives the execution its plan, its log and its stdin.
@@ -87,6 +93,9 @@ func (x *execution) prepare(p execPlan, s *Supervisor) error {
 	x.log = s.spool.Create(x.id, p.output)
 	var err error
 	x.stdin, err = openStdin(x.req, s.blobs, &s.stdins)
+	if err == nil && x.input != nil {
+		x.input.begins(x.stdin.detach())
+	}
 	return err
 }
 
@@ -181,13 +190,22 @@ func (x *execution) queue(s *Supervisor) bool {
 // finish follows a command that was started to its end.
 func (x *execution) finish(ctx context.Context, s *Supervisor, proc *sandbox.Process, watch *stopwatch) (*api.ExecResult, *api.Error) {
 	x.begin(proc)
+	if x.input != nil {
+		x.input.open(proc.Stdin, x.progressed)
+		x.input.feed(x, s)
+	}
 	x.drained = x.drain(s, proc)
 	res, how := x.wait(ctx, s, proc)
 	if how == left {
+		// Our ends first: what is in the pipes is for the successor, and a closed log would drop it.
+		x.session.release(proc)
+		<-x.drained
 		return nil, errLeft
 	}
 	unfed := x.stdin.end()
-	x.endInput()
+	if x.input != nil {
+		x.input.end()
+	}
 	x.await(x.drained)
 	if !x.plan.exec.Background {
 		// Nothing of it is left. Who still holds its pipe was handed it by a process, and could
@@ -218,9 +236,6 @@ func (x *execution) begin(proc *sandbox.Process) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.started = proc.Started
-	if proc.Stdin != nil {
-		x.input = newInput(proc.Stdin, x.progressed)
-	}
 }
 
 // start starts the command. What has not started when its time is up, or the session's, is
@@ -372,11 +387,10 @@ func (x *execution) rest(now time.Time) time.Duration {
 // tell says that the command runs, once.
 func (x *execution) tell(s *Supervisor) {
 	x.framing.Lock()
-	told := x.told
-	x.told = true
-	x.framing.Unlock()
-	if !told {
-		x.frame(s, api.FrameStarted, api.FramePayload{})
+	defer x.framing.Unlock()
+	if !x.told {
+		x.told = true
+		x.recordFrame(s, api.FrameStarted, api.FramePayload{})
 	}
 }
 
@@ -403,23 +417,26 @@ func (x *execution) deliver(ctx context.Context, s *Supervisor, name api.SignalN
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	x.mark(string(name))
-	if x.thaw() { // or it would never hear it
-		if err := s.launcher.Freeze(ctx, x.session.id, x.id, false); err != nil {
-			s.log.Debug("thaw", "session_id", x.session.id, "exec_id", x.id, "error", err)
-		}
-	}
+	x.thaw(ctx, s) // or it would never hear it
 	if err := s.launcher.Signal(ctx, x.session.id, x.id, name.Number()); err != nil {
 		s.log.Debug("signal", "session_id", x.session.id, "exec_id", x.id, "signal", name, "error", err)
 	}
 }
 
-// thaw reports whether the execution was paused, which it is no longer.
-func (x *execution) thaw() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	was := x.paused
-	x.paused = false
-	return was
+// thaw lets the execution go on, if it is paused. Who pauses it now has seen that it is to end.
+func (x *execution) thaw(ctx context.Context, s *Supervisor) {
+	if !x.lockFreezer(ctx) {
+		return
+	}
+	defer x.unlockFreezer()
+	if !x.isPaused() {
+		return
+	}
+	if err := s.launcher.Freeze(ctx, x.session.id, x.id, false); err != nil {
+		s.log.Debug("thaw", "session_id", x.session.id, "exec_id", x.id, "error", err)
+		return
+	}
+	x.setPaused(false)
 }
 
 func (x *execution) mark(signal string) {
@@ -506,8 +523,12 @@ func (x *execution) leave() {
 	}
 }
 
-// retire closes the log to new readers, and with the last reader altogether.
+// retire closes the log to new readers, and with the last reader altogether. Nobody writes its stdin
+// from here on.
 func (x *execution) retire() {
+	if x.input != nil {
+		x.input.end()
+	}
 	x.mu.Lock()
 	first := !x.over
 	x.over = true

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/fstest"
@@ -35,6 +37,8 @@ type fake struct {
 	calls    []string
 	specs    map[string]sandbox.Spec
 	execs    map[string]*process
+	frozen   map[string]bool // sessions
+	load     sandbox.Load    // of every session
 	closings int
 }
 
@@ -46,6 +50,7 @@ func newFake() *fake {
 		done:     make(chan struct{}),
 		specs:    map[string]sandbox.Spec{},
 		execs:    map[string]*process{},
+		frozen:   map[string]bool{},
 		artifact: map[string]string{},
 	}
 }
@@ -59,8 +64,9 @@ type process struct {
 	result         *sandbox.Result // once it has ended
 	ended          chan struct{}
 	frozen         bool
-	input          *io.PipeReader // of an open stdin
-	inputW         *io.PipeWriter
+	pending        []int         // signals that came while it was frozen
+	input          net.Conn      // of an open stdin: the command's end
+	inputW         net.Conn      // the runner's; nil once it has been closed
 	signals        chan int      // delivered signals
 	killed         chan struct{} // closed by Kill
 	kill           sync.Once
@@ -183,6 +189,22 @@ var commands = map[string]func(*process) exit{
 	},
 	// stubborn ends only by KILL.
 	"stubborn": func(p *process) exit { <-p.killed; return exit{signal: 9} },
+	// read prints what it reads, until the end of its stdin.
+	"read": func(p *process) exit {
+		go func() { <-p.killed; p.input.Close() }()
+		io.Copy(p.stdout, p.input)
+		if isClosed(p.killed) {
+			return exit{signal: 9}
+		}
+		return exit{}
+	},
+	// sip reads so many bytes, and then no more.
+	"sip": func(p *process) exit {
+		n, _ := strconv.Atoi(p.exec.Argv[1])
+		io.CopyN(p.stdout, p.input, int64(n))
+		<-p.killed
+		return exit{signal: 9}
+	},
 	// undead does not even end by KILL; only with the runner.
 	"undead": func(p *process) exit { <-p.lost; return exit{} },
 	// for sleeps for a duration and exits.
@@ -274,6 +296,12 @@ func (f *fake) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, e
 
 func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbox.Process, error) {
 	f.note("start " + x.Argv[0])
+	f.mu.Lock()
+	frozen := f.frozen[x.Session]
+	f.mu.Unlock()
+	if frozen {
+		return nil, sandbox.Errorf(sandbox.CodeFrozen, "session %s is frozen", x.Session)
+	}
 	run := commands[x.Argv[0]]
 	if run == nil {
 		return nil, sandbox.Errorf(sandbox.CodeSpawn, "%s: no such file or directory", x.Argv[0])
@@ -284,7 +312,7 @@ func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbo
 		p.stdin = string(b)
 	}
 	if x.StdinOpen {
-		p.input, p.inputW = io.Pipe()
+		p.input, p.inputW = net.Pipe()
 	}
 	p.stdout, p.stderr = newConduit(), newConduit()
 	f.mu.Lock()
@@ -292,6 +320,9 @@ func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbo
 	f.mu.Unlock()
 	go func() {
 		e := run(p)
+		if p.input != nil {
+			p.input.Close()
+		}
 		if !e.hold {
 			p.stdout.Close()
 			p.stderr.Close()
@@ -324,10 +355,33 @@ func (f *fake) handle(p *process) *sandbox.Process {
 		}
 	}()
 	h := &sandbox.Process{Stdout: &tap{conduit: p.stdout}, Stderr: &tap{conduit: p.stderr}, Started: p.started, Done: done}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if p.inputW != nil {
-		h.Stdin = p.inputW
+		p.inputW.SetWriteDeadline(time.Time{})
+		h.Stdin = &inlet{Conn: p.inputW}
 	}
 	return h
+}
+
+// inlet is what a daemon holds of a pipe of which the runner has a duplicate: to close it is not the
+// end of the pipe.
+type inlet struct {
+	net.Conn
+	closed atomic.Bool
+}
+
+func (i *inlet) Write(b []byte) (int, error) {
+	n, err := i.Conn.Write(b)
+	if i.closed.Load() {
+		err = os.ErrClosed
+	}
+	return n, err
+}
+
+func (i *inlet) Close() error {
+	i.closed.Store(true)
+	return i.Conn.SetWriteDeadline(time.Unix(1, 0))
 }
 
 func (f *fake) Sessions(context.Context) ([]sandbox.Held, error) {
@@ -366,23 +420,44 @@ func (f *fake) Forget(_, exec string) {
 
 func (f *fake) CloseStdin(_ context.Context, _, exec string) error {
 	f.note("close stdin")
-	if p := f.process(exec); p != nil && p.inputW != nil {
+	p := f.process(exec)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p != nil && p.inputW != nil {
 		p.inputW.Close()
+		p.inputW = nil
 	}
 	return nil
 }
 
-func (f *fake) Freeze(_ context.Context, _, exec string, frozen bool) error {
+func (f *fake) Freeze(_ context.Context, session, exec string, frozen bool) error {
 	f.note(fmt.Sprintf("freeze %t", frozen))
-	if p := f.process(exec); p != nil {
-		f.mu.Lock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if exec == "" {
+		f.frozen[session] = frozen
+	} else if p := f.execs[exec]; p == nil || p.result != nil {
+		return sandbox.Errorf(sandbox.CodeNoExec, "no execution %s", exec)
+	} else {
 		p.frozen = frozen
-		f.mu.Unlock()
+	}
+	for _, p := range f.execs {
+		if p.exec.Session == session && !p.frozen && !f.frozen[session] {
+			for _, sig := range p.pending {
+				p.signals <- sig
+			}
+			p.pending = nil
+		}
 	}
 	return nil
 }
 
-func (f *fake) Load(context.Context, string) (sandbox.Load, error) { return sandbox.Load{}, nil }
+func (f *fake) Load(context.Context, string) (sandbox.Load, error) {
+	f.note("load")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.load, nil
+}
 
 // lose is the end of the runner: every process and every session with it.
 func (f *fake) lose() {
@@ -406,6 +481,12 @@ func (f *fake) Signal(_ context.Context, _, exec string, sig int) error {
 	p := f.process(exec)
 	if p == nil || isClosed(p.ended) {
 		return sandbox.Errorf(sandbox.CodeNoExec, "no execution %s", exec)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p.frozen || f.frozen[p.exec.Session] {
+		p.pending = append(p.pending, sig)
+		return nil
 	}
 	p.signals <- sig
 	return nil

@@ -12,6 +12,11 @@ import (
 func (x *execution) frame(s *Supervisor, kind api.FrameKind, payload api.FramePayload) {
 	x.framing.Lock()
 	defer x.framing.Unlock()
+	x.recordFrame(s, kind, payload)
+}
+
+// recordFrame is frame, with framing held.
+func (x *execution) recordFrame(s *Supervisor, kind api.FrameKind, payload api.FramePayload) {
 	if f := x.newFrame(s, kind, payload); f != nil {
 		if _, err := s.record(s.ctx, s.journal.Settle, f); err == nil {
 			x.wake.all()

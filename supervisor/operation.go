@@ -37,7 +37,18 @@ var operations = map[api.Op]operation{
 	api.OpSessionOpen:   {admitOpen, planOpen, abandonOpen, actOpen, settledOpen, failedOpen},
 	api.OpExec:          {admitExec, planExecution, abandonExec, actExec, settledExec, failedExec},
 	api.OpSessionSignal: {admitSignal, planSignal, nothing, actSignal, nil, failedSignal},
+	api.OpSessionPause:  {admitSession, noPlan, nothing, actSessionPause, nil, failedControl},
+	api.OpSessionResume: {admitSession, noPlan, nothing, actSessionResume, nil, failedControl},
 	api.OpSessionClose:  {admitClose, noPlan, nothing, actClose, nil, failedClose},
+	api.OpProcessInput:  {admitControl, planInput, abandonInput, actInput, nil, failedControl},
+	api.OpProcessSignal: {admitControl, planDeliver, nothing, actDeliver, nil, failedControl},
+	api.OpProcessModify: {admitControl, planModify, nothing, actModify, nil, failedControl},
+	api.OpProcessPause:  {admitControl, noPlan, nothing, actPause, nil, failedControl},
+	api.OpProcessResume: {admitControl, noPlan, nothing, actResume, nil, failedControl},
+	api.OpProcessCancel: {admitControl, noPlan, nothing, actCancel, nil, failedControl},
+	api.OpProcessDelete: {admitControl, noPlan, nothing, actDelete, settledDelete, failedControl},
+	api.OpProcessStop:   {admitStop, noPlan, nothing, actStop, nil, failedControl},
+	api.OpDrain:         {admitDrain, noPlan, nothing, actDrain, nil, failedControl},
 	api.OpBlobPut:       {admitBlob, noPlan, nothing, actBlob, nil, failedBlob},
 }
 
@@ -78,7 +89,7 @@ func planOpen(s *Supervisor, c *call) *refusal {
 		return faulted(err)
 	}
 	spec.Session = c.session.id
-	spec.WithDaemon = cmp.Or(grant.OnRestart, c.req.Open.OnRestart) == "terminate"
+	spec.WithDaemon = grant.OnRestart == "terminate"
 	if spec.Keep, err = c.session.keep(); err != nil {
 		return faulted(err)
 	}
@@ -173,12 +184,23 @@ func settledOpen(s *Supervisor, c *call) {
 
 // serve puts a session into service, and ends it when its time is over.
 func (s *Supervisor) serve(ses *session, grant *api.Grant) {
-	ses.ready(grant, s.now(), func() {
-		if s.admission.enter() {
-			defer s.admission.leave()
-			s.endSession(ses, endExpired, s.defaults.Grace)
+	// What a timer begins is work like any other: it is not begun when the supervisor closes, and
+	// waited for otherwise.
+	timed := func(work func()) func() {
+		return func() {
+			if s.admission.enter() {
+				defer s.admission.leave()
+				work()
+			}
 		}
-	})
+	}
+	idle := idleClock{
+		after: time.Duration(grant.IdleNS),
+		grace: cmp.Or(s.defaults.IdleGrace, min(30*time.Second, time.Duration(grant.IdleNS)/2)),
+		fire:  timed(func() { s.idle(ses) }),
+	}
+	load := loadWatch{interval: s.defaults.LoadInterval, fire: timed(func() { s.lookAtLoad(ses) })}
+	ses.ready(grant, s.now(), timed(func() { s.endSession(ses, endExpired, s.defaults.Grace) }), idle, load)
 }
 
 var errDraining = api.Errorf(api.CodeDraining, "the supervisor is being drained and takes no new work")
@@ -216,8 +238,12 @@ func admitExec(s *Supervisor, c *call) *refusal {
 	if s.draining.Load() {
 		return faulted(errDraining)
 	}
+	if err := s.registry.enlist(ses.principal.UID, s.ceiling); err != nil {
+		return faulted(err)
+	}
 	x := newExecution(c, ses, c.req.Exec)
 	if err := ses.admit(x, c.at, s.defaults.Queue); err != nil {
+		s.registry.delist(ses.principal.UID)
 		return faulted(err)
 	}
 	c.execution = x
@@ -255,7 +281,7 @@ func invalid(err error) *api.Error {
 func abandonExec(s *Supervisor, c *call) {
 	if c.execution != nil {
 		c.execution.abandon()
-		c.session.dismiss(c.execution, true)
+		s.dismiss(c.execution, true)
 		c.execution = nil
 	}
 }
@@ -274,8 +300,13 @@ func actExec(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 
 func settledExec(s *Supervisor, c *call) {
 	if c.execution != nil {
-		c.session.dismiss(c.execution, false)
+		s.dismiss(c.execution, false)
 	}
+}
+
+func (s *Supervisor) dismiss(x *execution, refused bool) {
+	x.session.dismiss(x, refused, s.now())
+	s.registry.delist(x.session.principal.UID)
 }
 
 func failedExec(code api.Code, message string) api.Payload {
@@ -296,17 +327,7 @@ func admitSignal(s *Supervisor, c *call) *refusal {
 	return nil
 }
 
-func planSignal(s *Supervisor, c *call) *refusal {
-	allowed, name := c.session.grant.Exec.Signals, c.req.Signal.Signal
-	ok := slices.ContainsFunc(allowed, func(entry string) bool {
-		granted, _ := api.ParseSignal(entry)
-		return granted == name
-	})
-	if allowed != nil && !ok {
-		return denied(api.Deny{Code: api.CodeSignalNotAllowed, Subject: "signal:" + string(name)})
-	}
-	return nil
-}
+func planSignal(_ *Supervisor, c *call) *refusal { return signalGranted(c, c.req.Signal.Signal) }
 
 // actSignal delivers to every live execution; term and kill also end the session (C7).
 func actSignal(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
@@ -405,6 +426,12 @@ func (s *Supervisor) endSession(ses *session, why ending, grace time.Duration) {
 		}
 		return // a session that is still being built is ended by whoever builds it
 	}
+	s.thawToEnd(ses)
+	s.finishSession(ses)
+}
+
+// finishSession is the rest of the end, for whom it is to do: there is one.
+func (s *Supervisor) finishSession(ses *session) {
 	defer close(ses.closed)
 	ses.settling.Wait()
 	used, err := s.launcher.Close(s.ctx, ses.id)

@@ -98,6 +98,7 @@ func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 		s.refuse(c, why)
 		return c, nil
 	}
+	s.registry.carry(c) // before the record: whoever finds that, finds what it is of
 	if _, err := s.record(s.ctx, s.journal.Append, s.records(c)...); err != nil {
 		defer s.admission.leave()
 		c.operation.abandon(s, c)
@@ -107,7 +108,6 @@ func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 	}
 	failpoint.Hit("supervisor.intent.durable")
 	c.watch.lap("intent")
-	s.registry.carry(c)
 	close(c.admitted)
 	go func() {
 		defer s.admission.leave()
@@ -158,6 +158,7 @@ type call struct {
 	session   *session
 	execution *execution
 	subject   *api.Process // of an operation on an execution: its record
+	control   control
 	facts     rego.Facts
 	decision  *rego.Decision        // nil until policy was asked
 	judged    *rego.Process         // what policy saw of subject
@@ -526,21 +527,34 @@ func (s *Supervisor) await(ctx context.Context, c *call, emit func(api.Event)) (
 	if err := c.admission(ctx); err != nil {
 		return nil, err
 	}
-	select {
-	case <-c.admitted:
-		if emit == nil {
-			break
-		}
-		accepted := api.Event{Kind: "accepted", IntentID: c.intent}
-		if c.execution != nil {
-			accepted.ExecID, accepted.Cursor = c.execution.id, cursor{}.String()
-		}
-		emit(accepted)
-		if c.execution != nil {
-			s.watch(ctx, c.execution, cursor{}, emit)
-		}
-	default:
+	if emit == nil {
+		return c.wait(ctx)
 	}
+	if !isClosed(c.admitted) { // refused, or settled under its key by whoever asked first
+		r, err := c.wait(ctx)
+		if err == nil && r.ExecID != "" {
+			err = s.emitKept(ctx, r, cursor{}, emit)
+		}
+		return r, err
+	}
+	accepted := api.Event{Kind: "accepted", IntentID: c.intent}
+	if c.execution == nil {
+		emit(accepted)
+		return c.wait(ctx)
+	}
+	var at cursor
+	accepted.ExecID, accepted.Cursor = c.execution.id, at.String()
+	emit(accepted)
+	end := s.watch(ctx, c.execution, &at, emit)
+	r, err := c.wait(ctx)
+	if err == nil && !end { // it was over before it could be followed
+		err = s.emitKept(ctx, r, at, emit)
+	}
+	return r, err
+}
+
+// wait returns the receipt.
+func (c *call) wait(ctx context.Context) (*api.Receipt, error) {
 	select {
 	case <-c.done:
 		return c.receipt, c.err

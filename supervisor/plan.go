@@ -151,6 +151,7 @@ func planExec(x *api.Exec, g *api.Grant, env map[string]string, d rego.Decision,
 		Env:        environment(env, x.EnvPatch, g.Env.Set),
 		Cwd:        resolve(g.Workdir, x.Cwd),
 		Background: g.Exec.Background,
+		StdinOpen:  x.StdinOpen,
 	}
 	p.output = cmp.Or(limits.OutputBytes, def.OutputBytes)
 	p.form.inline = min(cmp.Or(limits.MaxInlineBytes, mostInline), mostInline)

@@ -155,9 +155,9 @@ func (s *Supervisor) Watch(ctx context.Context, req *api.Request, emit func(api.
 		return nil, denial, err
 	}
 	if x != nil {
-		at = s.watch(ctx, x, at, emit)
-		if receipt, err = s.await(ctx, x.call, nil); err != nil {
-			return nil, nil, err
+		end := s.watch(ctx, x, &at, emit)
+		if receipt, err = x.call.wait(ctx); err != nil || end {
+			return receipt, nil, err
 		}
 	} else if receipt, err = s.receiptOf(req); err != nil {
 		return nil, nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -14,26 +15,30 @@ import (
 // in flight.
 type registry struct {
 	history int // ended sessions that are kept
+	now     func() time.Time
 
 	mu       sync.Mutex
 	sessions map[string]*session
 	order    []*session // as they were added, oldest first
 	live     int
 	perUID   map[uint32]int
-	calls    map[string]*call   // whose intent is durable, by it
+	calls    map[string]*call   // whose intent is durable, or about to be, by it
 	execs    map[string]*call   // of them the executions, by their id
+	running  map[uint32]int64   // live executions by uid
+	doomed   map[string]bool    // executions whose record is about to go from view
 	keys     map[ownedKey]*call // of calls that have an idempotency key
 	changed  wake               // calls became fewer
 }
 
-func newRegistry(history int) *registry {
+func newRegistry(history int, now func() time.Time) *registry {
 	return &registry{
-		history: history, sessions: map[string]*session{}, perUID: map[uint32]int{},
+		history: history, now: now, sessions: map[string]*session{}, perUID: map[uint32]int{},
 		calls: map[string]*call{}, execs: map[string]*call{}, keys: map[ownedKey]*call{},
+		running: map[uint32]int64{}, doomed: map[string]bool{},
 	}
 }
 
-// carry takes in a call whose intent is durable.
+// carry takes in a call whose intent is about to be durable.
 func (r *registry) carry(c *call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,6 +74,58 @@ func (r *registry) execution(p api.Principal, ref api.ProcessRef) *execution {
 		return nil
 	}
 	return c.execution
+}
+
+// executions returns the live executions of p's.
+func (r *registry) executions(p api.Principal) []*execution {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []*execution
+	for _, c := range r.execs {
+		if owns(c.execution.session.principal, p) {
+			list = append(list, c.execution)
+		}
+	}
+	return list
+}
+
+// enlist counts one more execution of a user's, if there is room for it under the ceiling. As for
+// sessions, a scope does not count (R090).
+func (r *registry) enlist(uid uint32, c sandbox.Ceiling) *api.Error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if most := c.ExecutionsPerPrincipal; most > 0 && r.running[uid] >= most {
+		return api.Errorf(api.CodeExecLimit, "user %d has %d live executions, which is the limit", uid, r.running[uid])
+	}
+	r.running[uid]++
+	return nil
+}
+
+// delist is the end of what enlist began.
+func (r *registry) delist(uid uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running[uid]--; r.running[uid] == 0 {
+		delete(r.running, uid)
+	}
+}
+
+// doom reserves the deletion of an execution. It reports false when somebody else is about to.
+func (r *registry) doom(exec string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.doomed[exec] {
+		return false
+	}
+	r.doomed[exec] = true
+	return true
+}
+
+// spare gives the reservation back.
+func (r *registry) spare(exec string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.doomed, exec)
 }
 
 // quiet waits until only executions are in flight, or ctx ends.
@@ -179,11 +236,13 @@ func (r *registry) forget() {
 }
 
 // find returns the session of that id, if p may know of it: one that is still being built
-// has no grant to be judged by, and nobody was told its id.
+// has no grant to be judged by, and nobody was told its id. Who asks for a session is active in it
+// (R021).
 func (r *registry) find(p api.Principal, id string) (*session, *api.Error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.sessions[id]; s != nil && owns(s.principal, p) && s.visible() {
+		s.touch(r.now())
 		return s, nil
 	}
 	return nil, unknownSession(id)

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"maps"
@@ -69,7 +70,10 @@ type session struct {
 	pipes      map[*sandbox.Process]bool // that are being drained
 	paused     bool
 	timer      *time.Timer
+	idle       idleClock
+	load       loadWatch
 
+	freezing sync.Mutex     // held while all of it is frozen or thawed
 	settling sync.WaitGroup // live executions
 	closed   chan struct{}  // closed when the end is recorded
 }
@@ -97,16 +101,19 @@ func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()) 
 // same scope (R033). Groups do not count; they may change during a session's life.
 func owns(owner, p api.Principal) bool { return owner.UID == p.UID && owner.Scope == p.Scope }
 
-// ready puts a built session into service. From here on its timer runs (R024).
-func (s *session) ready(grant *api.Grant, now time.Time, expire func()) {
+// ready puts a built session into service. From here on its timers run (R021, R024).
+func (s *session) ready(grant *api.Grant, now time.Time, expire func(), idle idleClock, load loadWatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.idle, s.load = idle, load
 	s.grant = grant
 	s.expires = expiry(grant, s.started)
 	if !s.expires.IsZero() {
 		s.timer = time.AfterFunc(s.expires.Sub(now), expire)
 	}
 	s.state = stateReady
+	s.touchLocked(now)
+	s.watchLoad()
 }
 
 // expiry is when a session ends by itself: start and ttl (R010), or earlier when the
@@ -162,13 +169,16 @@ func unknownSession(id string) *api.Error {
 }
 
 // admit takes an execution in, if the session is usable. Where it runs as many as it may, one
-// more waits for its turn, unless too many do (R052).
+// more waits for its turn, unless too many do or the grant lets none wait (R052). queue is how many
+// may, where the grant does not say.
 func (s *session) admit(x *execution, now time.Time, queue int64) *api.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usableLocked(now); err != nil {
 		return err
 	}
+	queue = cmp.Or(s.grant.Ceilings.Queued, queue)
+	mayWait := s.grant.Exec.Queue == nil || *s.grant.Exec.Queue
 	switch {
 	case s.paused:
 		return api.Errorf(api.CodeSessionPaused, "session %s is paused", s.id)
@@ -177,17 +187,20 @@ func (s *session) admit(x *execution, now time.Time, queue int64) *api.Error {
 	case int64(s.running) < s.grant.Ceilings.Executions:
 		// What holds the place is in the background, and may never end.
 		return api.Errorf(api.CodeExecLimit, "session %s has %d executions at once, which is its limit, with those that left their output open", s.id, len(s.pipes))
+	case !mayWait:
+		return api.Errorf(api.CodeExecLimit, "session %s has %d executions at once, which is its limit", s.id, s.running)
 	case int64(len(s.waiting)) >= queue:
 		return api.Errorf(api.CodeQueueFull, "session %s runs %d executions at once, which is its limit, and %d wait", s.id, s.running, len(s.waiting))
 	default:
 		x.turn = make(chan struct{})
 		s.waiting = append(s.waiting, x)
 	}
+	s.executions++
 	s.enter(x)
 	return nil
 }
 
-// adopt takes in an execution that an earlier supervisor started.
+// adopt takes in an execution that an earlier supervisor started, and counted.
 func (s *session) adopt(x *execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,8 +210,8 @@ func (s *session) adopt(x *execution) {
 
 func (s *session) enter(x *execution) {
 	s.live[x.id] = x
-	s.executions++
 	s.settling.Add(1)
+	s.watchLoad()
 }
 
 // hasRoom reports whether one more execution may run. One that left its pipes to a background
@@ -210,7 +223,7 @@ func (s *session) hasRoom() bool {
 
 // proceed gives turns to those who wait, first come, first served.
 func (s *session) proceed() {
-	for len(s.waiting) > 0 && s.state == stateReady && s.hasRoom() {
+	for len(s.waiting) > 0 && s.state == stateReady && !s.paused && s.hasRoom() {
 		x := s.waiting[0]
 		s.waiting = s.waiting[1:]
 		s.running++
@@ -220,7 +233,7 @@ func (s *session) proceed() {
 
 // dismiss takes an execution out, once its receipt is durable. One that was refused
 // never happened.
-func (s *session) dismiss(x *execution, refused bool) {
+func (s *session) dismiss(x *execution, refused bool, now time.Time) {
 	s.mu.Lock()
 	delete(s.live, x.id)
 	if at := slices.Index(s.waiting, x); at >= 0 {
@@ -232,6 +245,7 @@ func (s *session) dismiss(x *execution, refused bool) {
 		s.executions--
 	}
 	s.proceed()
+	s.touchLocked(now)
 	s.mu.Unlock()
 	s.settling.Done()
 }
@@ -242,12 +256,22 @@ func (s *session) close(why ending) (live []*execution, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if first = s.state == stateReady; first {
-		s.state, s.end = stateClosing, why
-		if s.timer != nil {
-			s.timer.Stop()
-		}
+		s.closeLocked(why)
 	}
 	return slices.Collect(maps.Values(s.live)), first
+}
+
+func (s *session) closeLocked(why ending) {
+	s.state, s.end = stateClosing, why
+	s.stopTimers()
+}
+
+func (s *session) stopTimers() {
+	for _, t := range []*time.Timer{s.timer, s.idle.timer, s.load.timer} {
+		if t != nil {
+			t.Stop()
+		}
+	}
 }
 
 // finish records the end.
@@ -298,9 +322,7 @@ func (s *session) leave() {
 	s.releaseAll()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.timer != nil {
-		s.timer.Stop()
-	}
+	s.stopTimers()
 }
 
 // executing returns the live executions.
@@ -363,6 +385,12 @@ func (s *session) document() api.Session {
 		Usage:        s.usage,
 	}
 	d.EnvNames = slices.Sorted(maps.Keys(s.env))
+	if s.state == stateReady {
+		d.IdleAtNS, _ = stamp(s.idleAt())
+		if s.paused {
+			d.State = stateQuiesced
+		}
+	}
 	if s.grant != nil {
 		d.Profile, d.Workdir = s.grant.Profile, s.grant.Workdir
 	}

@@ -158,6 +158,21 @@ func (s *stdin) feed() {
 	}()
 }
 
+// detach gives away what the command would have read, for a command that is fed by others too; nil
+// when that is nothing. The caller closes it.
+func (s *stdin) detach() (content io.ReadCloser) {
+	switch {
+	case s.pipe != nil:
+		content = s.content
+		s.pipe.Close()
+		s.file.Close()
+	case s.file != nil:
+		content = s.file
+	}
+	s.file, s.pipe, s.content = nil, nil, nil
+	return content
+}
+
 // handed closes our copy of the command's end: it would keep the pipe from breaking.
 func (s *stdin) handed() {
 	if s.file != nil {

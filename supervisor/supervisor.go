@@ -46,6 +46,8 @@ type Defaults struct {
 	PreviewBytes int64         // of a blob that the receipt shows; 0 means 512
 	Progress     time.Duration // between two progress frames of an execution; 0 means 10 s
 	Queue        int64         // executions of one session that may wait for their turn; 0 means 64
+	IdleGrace    time.Duration // from the warning that a session is idle to its end; 0 means 30 s, and at most half of its idle time
+	LoadInterval time.Duration // between two looks at what a session uses while something runs in it; 0 means 5 s
 
 	History ledger.Limits // what of the past stays in view; zeros mean the ledger's defaults
 }
@@ -59,6 +61,8 @@ func (d Defaults) filled() Defaults {
 		PreviewBytes: cmp.Or(d.PreviewBytes, 512),
 		Progress:     cmp.Or(d.Progress, 10*time.Second),
 		Queue:        cmp.Or(d.Queue, 64),
+		IdleGrace:    d.IdleGrace,
+		LoadInterval: cmp.Or(d.LoadInterval, 5*time.Second),
 		History:      d.History,
 	}
 }
@@ -85,6 +89,9 @@ type Supervisor struct {
 	registry      *registry
 	draining      atomic.Bool
 
+	closing      context.Context // ends when Close or Leave begins: nobody waits for what need not come
+	beginClosing func()
+
 	left       chan struct{}   // closed by Leave: what lives is the successor's
 	ctx        context.Context // of everything that no caller can cancel
 	cancel     context.CancelCauseFunc
@@ -110,7 +117,8 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	if s.now == nil {
 		s.now = time.Now
 	}
-	s.registry = newRegistry(cmp.Or(s.defaults.History.Sessions, 2000))
+	s.registry = newRegistry(cmp.Or(s.defaults.History.Sessions, 2000), s.now)
+	s.closing, s.beginClosing = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	var undo cleanup.Stack
 	defer undo.Run()
@@ -267,6 +275,7 @@ func (s *Supervisor) Close(ctx context.Context) error {
 		<-idle
 		return nil
 	}
+	s.beginClosing()
 	var ends sync.WaitGroup
 	endAll := func(grace time.Duration) {
 		for _, ses := range s.registry.all() {
@@ -298,6 +307,7 @@ func (s *Supervisor) Leave(ctx context.Context) error {
 		<-idle
 		return nil
 	}
+	s.beginClosing()
 	s.registry.quiet(ctx) // opens and closes are not to be cut off
 	close(s.left)
 	<-idle

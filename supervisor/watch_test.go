@@ -161,3 +161,27 @@ func init() {
 		return exit{}
 	}
 }
+
+// A command that is over before its output can be followed has been followed all the same.
+func TestStreamOfShortCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		id := b.session()
+		for i := range 200 {
+			var events []api.Event
+			want := fmt.Sprint("number ", i)
+			r, err := b.Do(t.Context(), &api.Request{Op: api.OpExec, Principal: alice, Exec: &api.Exec{SessionID: id, Argv: []string{"echo", want}}}, func(e api.Event) {
+				if e.Kind != "accepted" {
+					events = append(events, e)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if frames, stdout, _ := transcript(events); stdout != want || int64(len(frames)) != r.FrameSeq {
+				t.Fatalf("%q and %d of %d frames", stdout, len(frames), r.FrameSeq)
+			}
+		}
+	})
+}

@@ -54,6 +54,8 @@ const (
 	CodeExecLimit          Code = "exec_limit_exceeded"
 	CodeExecNotFound       Code = "exec_not_found"
 	CodeExecEnded          Code = "exec_ended"
+	CodeExecNotStarted     Code = "exec_not_started"
+	CodeExecActive         Code = "active_process_conflict"
 	CodeQueueFull          Code = "queue_full"
 	CodeSessionPaused      Code = "session_paused"
 	CodeStdinClosed        Code = "stdin_closed"
@@ -191,6 +193,8 @@ var Codes = []CodeInfo{
 	{CodeExecLimit, 429, "The limit of executions that a session may have at once is reached."},
 	{CodeExecNotFound, 404, "There is no such execution, or it belongs to somebody else."},
 	{CodeExecEnded, 409, "The execution has ended."},
+	{CodeExecNotStarted, 409, "The execution waits for its turn, or has not come to run yet."},
+	{CodeExecActive, 409, "The execution has not ended; cancel it first."},
 	{CodeQueueFull, 429, "The session runs as many executions as it may, and as many as may wait are waiting."},
 	{CodeSessionPaused, 409, "The session is paused; resume it first."},
 	{CodeStdinClosed, 409, "The execution was not started with stdin_open, or its stdin has been closed."},

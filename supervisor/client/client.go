@@ -7,7 +7,7 @@
 //
 // An operation with effect is sent once: one whose answer was lost may have taken place.
 // With a key ([Client.WithKey]) the caller may ask again, and gets the receipt of the first
-// time. What is followed is a read, and goes on by itself from the last position that
+// time; so may net/http, when an idle connection turns out to be gone. What is followed is a read, and goes on by itself from the last position that
 // arrived when the connection is lost, also over a restart of the supervisor: [Client.Watch],
 // [Client.WaitProcess], [Client.FollowFrames], [Client.FollowEvents], and [Client.ExecStream] from the moment
 // at which the supervisor has accepted the command. They give up after some ten seconds in

@@ -200,6 +200,16 @@ var outcomes = map[api.Code]struct {
 	api.CodeWaitFailed:          {api.StateFailed, "lost"},
 }
 
+// FinalState is the state of an execution that has this receipt.
+func FinalState(r *api.Receipt) api.State {
+	x := r.Payload.Exec
+	if x == nil {
+		x = &api.ExecResult{ExitCode: -1}
+	}
+	state, _ := final(x, cmp.Or(r.ErrorCode, x.ErrorCode))
+	return state
+}
+
 // final is the state that an execution ended in, and why (C11, C12).
 func final(x *api.ExecResult, code api.Code) (api.State, string) {
 	if o, ok := outcomes[code]; ok {

@@ -1,0 +1,558 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/stockade-dev/stockade/internal/failpoint"
+	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
+)
+
+// control is what an operation on something that was started has of it, on its way through the
+// pipeline.
+type control struct {
+	target  *execution // nil once it has ended: then there is its record only
+	turn    *turn      // of an input
+	timeout int64      // of a modify: effective
+	doomed  bool       // of a delete: the record is this one's to take out of view
+}
+
+// Bounds of what the runner does for an operation.
+const (
+	// freezeLimit is how long a tree may take to stop where it is: a process that waits for a disk
+	// does not stop.
+	freezeLimit = 5 * time.Second
+	// deliverLimit is how long a signal may take: init, which delivers it, can be kept from it.
+	deliverLimit = 5 * time.Second
+)
+
+// admitControl finds the execution that an operation is on, live or ended. Its record and its
+// session are what policy judges it by.
+func admitControl(s *Supervisor, c *call) *refusal {
+	if err := c.req.Validate(); err != nil {
+		return faulted(err)
+	}
+	ref := *c.req.Ref()
+	record, ok := s.chronicle.process(c.req.Principal, ref)
+	if !ok {
+		return faulted(unknownExecution(ref))
+	}
+	byID := api.ProcessRef{ExecID: record.ExecID}
+	// What has a record that is not final is in the registry, unless it ended just now.
+	if c.control.target = s.registry.execution(c.req.Principal, byID); c.control.target == nil && !record.State.Final() {
+		if record, ok = s.chronicle.process(c.req.Principal, byID); !ok {
+			return faulted(unknownExecution(ref))
+		}
+	}
+	c.subject = &record
+	c.session, _ = s.registry.find(c.req.Principal, record.SessionID) // nil once it is history
+	return nil
+}
+
+// hasEnded reports whether the receipt of the execution is there.
+func (s *Supervisor) hasEnded(c *call) bool {
+	return c.control.target == nil || isClosed(c.control.target.call.done)
+}
+
+// controlled is the payload of an operation on an execution.
+func (s *Supervisor) controlled(c *call, status string) api.Payload {
+	r := &api.ControlResult{ExecID: c.subject.ExecID, IntentID: c.subject.IntentID, Status: status, State: c.subject.State}
+	if now, ok := s.chronicle.process(c.req.Principal, api.ProcessRef{ExecID: r.ExecID}); ok {
+		r.State = now.State
+	}
+	return api.Payload{Control: r}
+}
+
+// faultedControl is what there is to say of an operation on an execution that failed.
+func (s *Supervisor) faultedControl(c *call, fault *api.Error) (api.Payload, *api.Error) {
+	p := s.controlled(c, api.ControlError)
+	p.Control.ErrorCode = fault.Code
+	return p, fault
+}
+
+// tooLate is the answer about an execution that has ended. Where only its receipt is missing, that
+// is a moment to wait in: who was told that it has ended must not read that it runs.
+func (s *Supervisor) tooLate(c *call) (api.Payload, *api.Error) {
+	if x := c.control.target; x != nil {
+		limit := time.NewTimer(2 * drainLimit)
+		defer limit.Stop()
+		select {
+		case <-x.call.done:
+		case <-limit.C:
+		case <-s.left:
+		}
+	}
+	p := s.controlled(c, api.ControlFinished)
+	p.Control.ErrorCode = api.CodeExecEnded
+	return p, errEnded
+}
+
+// failedControl is the payload when nothing was done.
+func failedControl(code api.Code, _ string) api.Payload {
+	r := &api.ControlResult{Status: api.ControlError, ErrorCode: code}
+	if code == api.CodeExecNotFound || code == api.CodeSessionNotFound {
+		r.Status = api.ControlNotFound
+	}
+	return api.Payload{Control: r}
+}
+
+// host.process.signal
+
+func planDeliver(_ *Supervisor, c *call) *refusal { return signalGranted(c, c.req.Deliver.Signal) }
+
+// actDeliver delivers one signal, and promises nothing more (C7). One that is frozen gets it when
+// it goes on.
+func actDeliver(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	finished := func() (api.Payload, *api.Error) {
+		p, _ := s.tooLate(c)
+		p.Control.ErrorCode = ""
+		return p, nil // as for a session: that it ended is no fault of a signal's
+	}
+	x := c.control.target
+	switch {
+	case s.hasEnded(c):
+		return finished()
+	case !x.hasStarted():
+		return s.faultedControl(c, errNotStarted)
+	}
+	ctx, cancel := context.WithTimeout(ctx, deliverLimit)
+	defer cancel()
+	err := s.launcher.Signal(ctx, x.session.id, x.id, c.req.Deliver.Signal.Number())
+	switch {
+	case err == nil:
+		return s.controlled(c, api.ControlSignaled), nil
+	case gone(err):
+		return finished()
+	}
+	return s.faultedControl(c, runnerError(err))
+}
+
+var errNotStarted = api.Errorf(api.CodeExecNotStarted, "the execution has not been started yet")
+
+func (x *execution) hasStarted() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return !x.started.IsZero()
+}
+
+// host.process.modify
+
+// planModify bounds the new time limit as the first one was: by the session's grant, and by what
+// policy said of this command.
+func planModify(s *Supervisor, c *call) *refusal {
+	x := c.control.target
+	if x == nil || c.session == nil {
+		return nil // there is nothing to modify; act says so
+	}
+	c.control.timeout, c.clamped = rego.MeetModify(c.req.Modify.TimeoutNS, *c.session.grant, x.call.decision.Limits)
+	if left := x.lifetime(c.at); 0 < left && int64(left) < c.control.timeout {
+		p := execPlan{clamped: c.clamped}
+		p.note("timeout_ns", c.req.Modify.TimeoutNS, int64(left))
+		c.clamped = p.clamped
+	}
+	return nil
+}
+
+// lifetime is how long the execution can last from its start on before its session ends, or 0 when that
+// has no end.
+func (x *execution) lifetime(now time.Time) time.Duration {
+	left := x.session.left(now)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if left > 0 && !x.started.IsZero() {
+		left += now.Sub(x.started)
+	}
+	return left
+}
+
+func actModify(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	if s.hasEnded(c) {
+		return s.tooLate(c)
+	}
+	x, timeout := c.control.target, time.Duration(c.control.timeout)
+	effective := timeout
+	if left := x.lifetime(s.now()); 0 < left && left <= timeout {
+		timeout, effective = 0, left // as in planExec: the session's end is its own
+	}
+	if !x.limit(timeout) {
+		return s.tooLate(c)
+	}
+	if x.hasStarted() {
+		x.tell(s) // what it was told comes after that it runs
+	}
+	x.frame(s, api.FrameModified, api.FramePayload{TimeoutNS: c.control.timeout})
+	p := s.controlled(c, api.ControlAccepted)
+	p.Control.TimeoutNS = int64(effective)
+	return p, nil
+}
+
+// limit sets the time limit, of what is not being ended already.
+func (x *execution) limit(timeout time.Duration) bool {
+	x.mu.Lock()
+	if x.cause != "" {
+		x.mu.Unlock()
+		return false
+	}
+	x.timeout = timeout
+	x.mu.Unlock()
+	x.notify()
+	return true
+}
+
+// host.process.pause and resume
+
+func actPause(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	return s.freeze(ctx, c, true)
+}
+
+func actResume(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	return s.freeze(ctx, c, false)
+}
+
+// freeze stops an execution where it stands, or lets it go on. Its time limit goes on either way.
+func (s *Supervisor) freeze(ctx context.Context, c *call, frozen bool) (api.Payload, *api.Error) {
+	if s.hasEnded(c) {
+		return s.tooLate(c)
+	}
+	x := c.control.target
+	ctx, cancel := context.WithTimeout(ctx, freezeLimit)
+	defer cancel()
+	if !x.lockFreezer(ctx) {
+		return s.faultedControl(c, api.Errorf(api.CodeWaitFailed, "the execution was not to be had within %v", freezeLimit))
+	}
+	defer x.unlockFreezer()
+	status, kind := api.ControlResumed, api.FrameResumed
+	if frozen {
+		status, kind = api.ControlPaused, api.FramePaused
+	}
+	switch cause, _ := x.stopping(); {
+	case !x.hasStarted():
+		return s.faultedControl(c, errNotStarted)
+	case frozen && cause != "": // it has to hear that it is to end
+		return s.tooLate(c)
+	case x.isPaused() == frozen:
+		return s.controlled(c, status), nil
+	}
+	x.tell(s) // paused is what runs
+	if err := s.launcher.Freeze(ctx, x.session.id, x.id, frozen); err != nil {
+		if gone(err) {
+			return s.tooLate(c)
+		}
+		if frozen { // a part of it may have stopped
+			s.thaw(x.session.id, x.id)
+		}
+		return s.faultedControl(c, runnerError(err))
+	}
+	x.setPaused(frozen)
+	failpoint.Hit("supervisor.exec.frozen")
+	x.frame(s, kind, x.totals())
+	return s.controlled(c, status), nil
+}
+
+// thaw undoes a freeze, of an execution or with exec "" of a session.
+func (s *Supervisor) thaw(session, exec string) {
+	ctx, cancel := context.WithTimeout(s.ctx, freezeLimit)
+	defer cancel()
+	if err := s.launcher.Freeze(ctx, session, exec, false); err != nil && !gone(err) {
+		s.log.Warn("thaw", "session_id", session, "exec_id", exec, "error", err)
+	}
+}
+
+// lockFreezer keeps others from freezing and thawing the execution. It reports false when ctx ended first.
+func (x *execution) lockFreezer(ctx context.Context) bool {
+	select {
+	case x.freezer <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (x *execution) unlockFreezer() { <-x.freezer }
+
+func (x *execution) isPaused() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.paused
+}
+
+func (x *execution) setPaused(paused bool) {
+	x.mu.Lock()
+	x.paused = paused
+	x.mu.Unlock()
+}
+
+// host.process.cancel
+
+// actCancel ends the whole tree of an execution, and waits until it has ended. Of a cancel and an end
+// that come together one counts: the one that the receipt of the execution names, for both callers (R235).
+func actCancel(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	if s.hasEnded(c) {
+		return s.canceled(c)
+	}
+	x, grace := c.control.target, s.grace(c.req.Cancel.GraceNS)
+	x.stop(api.CodeCanceled, grace, s.now())
+	if wait := c.req.Cancel.Wait; wait != nil && !*wait {
+		return s.controlled(c, api.ControlCancelRequested), nil
+	}
+	limit := time.NewTimer(endLimit(grace))
+	defer limit.Stop()
+	select {
+	case <-x.call.done:
+		return s.canceled(c)
+	case <-limit.C: // its files are being collected, or the disk is slow: it will have been ended
+		return s.controlled(c, api.ControlCancelRequested), nil
+	case <-s.left:
+		return api.Payload{}, errLeft
+	}
+}
+
+// endLimit is how long the end of an execution may take that has so much grace.
+func endLimit(grace time.Duration) time.Duration {
+	const more = time.Second + reapLimit
+	return min(grace, math.MaxInt64-more) + more
+}
+
+// canceled is the outcome of a cancel, as the execution's receipt has it (C9, R233).
+func (s *Supervisor) canceled(c *call) (api.Payload, *api.Error) {
+	p := s.controlled(c, api.ControlFinished)
+	state, code := c.subject.State, c.subject.ErrorCode
+	if x := c.control.target; x != nil {
+		if x.call.receipt == nil {
+			return p, faultOf(x.call.err) // without a receipt nobody can be told how it ended
+		}
+		code = x.call.receipt.ErrorCode
+		state = ledger.FinalState(x.call.receipt)
+	}
+	p.Control.State = state
+	switch {
+	case state == api.StateCanceled:
+		p.Control.Status = api.ControlCanceled
+	case code == api.CodeWaitFailed:
+		p.Control.Status = api.ControlNotCancellable
+	}
+	return p, nil
+}
+
+// host.process.delete
+
+// actDelete has the record of an execution go from view (C10). That is the receipt's doing, and the
+// output goes after it.
+func actDelete(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	if x := c.control.target; x != nil {
+		if !isClosed(x.call.done) && !s.isFinal(c) {
+			p := s.controlled(c, api.ControlConflict)
+			p.Control.ErrorCode = api.CodeExecActive
+			return p, api.Errorf(api.CodeExecActive, "execution %s has not ended; cancel it first", x.id)
+		}
+		<-x.call.done // its receipt is durable
+	}
+	// In this order: who was first has taken the record out of view before he gives it free.
+	c.control.doomed = s.registry.doom(c.subject.ExecID)
+	if !c.control.doomed || !s.isFinal(c) {
+		p := s.controlled(c, api.ControlNotFound)
+		p.Control.ErrorCode = api.CodeExecNotFound
+		return p, unknownExecution(api.ProcessRef{ExecID: c.subject.ExecID})
+	}
+	return s.controlled(c, api.ControlDeleted), nil
+}
+
+// isFinal reports whether the execution has a record that says how it ended.
+func (s *Supervisor) isFinal(c *call) bool {
+	record, ok := s.chronicle.process(c.req.Principal, api.ProcessRef{ExecID: c.subject.ExecID})
+	return ok && record.State.Final()
+}
+
+func settledDelete(s *Supervisor, c *call) {
+	if !c.control.doomed {
+		return
+	}
+	defer s.registry.spare(c.subject.ExecID)
+	if c.receipt == nil || c.receipt.Outcome != api.OutcomeOK {
+		return
+	}
+	failpoint.Hit("supervisor.exec.deleted")
+	if err := s.spool.Remove(c.subject.ExecID); err != nil {
+		s.log.Warn("delete", "exec_id", c.subject.ExecID, "error", err)
+	}
+}
+
+// host.process.stop
+
+func admitStop(s *Supervisor, c *call) *refusal {
+	if err := c.req.Validate(); err != nil {
+		return faulted(err)
+	}
+	if id := c.req.Stop.SessionID; id != "" {
+		ses, err := s.registry.find(c.req.Principal, id)
+		if err != nil {
+			return faulted(err)
+		}
+		c.session = ses
+	}
+	return nil
+}
+
+// actStop cancels every live execution of the caller's that fits, and says of how many the end was
+// its doing (R246).
+func actStop(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	ask, grace := c.req.Stop, s.grace(c.req.Stop.GraceNS)
+	chosen := slices.DeleteFunc(s.registry.executions(c.req.Principal), func(x *execution) bool {
+		return !fits(ask.SessionID, x.session.id) || !labelled(x.req.Labels, ask.Labels)
+	})
+	for _, x := range chosen {
+		x.stop(api.CodeCanceled, grace, s.now())
+	}
+	limit := time.After(endLimit(grace))
+	r := &api.ControlResult{Status: api.ControlStopped}
+	for _, x := range chosen {
+		select {
+		case <-x.call.done:
+		case <-limit:
+			limit = closedTime // of the others those that have ended
+		case <-s.left:
+			return api.Payload{}, errLeft
+		}
+		if isClosed(x.call.done) && x.call.receipt != nil && x.call.receipt.ErrorCode == api.CodeCanceled {
+			r.Count++
+		}
+	}
+	return api.Payload{Control: r}, nil
+}
+
+// closedTime is a time that has come for everybody.
+var closedTime = func() <-chan time.Time { c := make(chan time.Time); close(c); return c }()
+
+// host.session.pause and resume
+
+func admitSession(s *Supervisor, c *call) *refusal {
+	if err := c.req.Validate(); err != nil {
+		return faulted(err)
+	}
+	ses, err := s.registry.find(c.req.Principal, c.req.Session.SessionID)
+	if err != nil {
+		return faulted(err)
+	}
+	c.session = ses
+	return nil
+}
+
+func actSessionPause(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	return s.freezeSession(ctx, c, true)
+}
+
+func actSessionResume(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	return s.freezeSession(ctx, c, false)
+}
+
+// freezeSession stops all that runs in a session where it stands, or lets it go on (R079). Nothing is
+// started meanwhile; what waits for its turn goes on waiting.
+func (s *Supervisor) freezeSession(ctx context.Context, c *call, frozen bool) (api.Payload, *api.Error) {
+	ses := c.session
+	fail := func(fault *api.Error) (api.Payload, *api.Error) { return failedControl(fault.Code, ""), fault }
+	ses.freezing.Lock()
+	defer ses.freezing.Unlock()
+	status, state := api.ControlResumed, stateReady
+	if frozen {
+		status, state = api.ControlPaused, stateQuiesced
+	}
+	done := api.Payload{Control: &api.ControlResult{Status: status}}
+	if fault := ses.usable(s.now()); fault != nil {
+		return fail(fault)
+	}
+	if ses.isPaused() == frozen {
+		return done, nil
+	}
+	if frozen {
+		ses.setPaused(true, s.now()) // nothing is started from here on
+	}
+	ctx, cancel := context.WithTimeout(ctx, freezeLimit)
+	defer cancel()
+	if err := s.launcher.Freeze(ctx, ses.id, "", frozen); err != nil {
+		if frozen { // a part of it may have stopped
+			s.thaw(ses.id, "")
+			ses.setPaused(false, s.now())
+		}
+		return fail(runnerError(err))
+	}
+	if !frozen {
+		ses.setPaused(false, s.now())
+	}
+	failpoint.Hit("supervisor.session.frozen")
+	if err := s.notice(ses, &ledger.Notice{Kind: api.NoticeSession, State: state}); err != nil {
+		return fail(faultOf(err))
+	}
+	return done, nil
+}
+
+// notice records an event of a session that nothing else says.
+func (s *Supervisor) notice(ses *session, n *ledger.Notice) error {
+	n.Header, n.SessionID = ledger.At(s.now()), ses.id
+	_, err := s.record(s.ctx, s.journal.Settle, n)
+	return err
+}
+
+func (s *session) isPaused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.paused
+}
+
+// setPaused keeps the session from starting anything, or no longer.
+func (s *session) setPaused(paused bool, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused = paused
+	s.touchLocked(now) // frozen time is not idle (R079)
+	s.proceed()
+}
+
+// thawToEnd lets what is frozen hear that it is to end. Nothing is frozen after it: the session is not
+// usable any more.
+func (s *Supervisor) thawToEnd(ses *session) {
+	ses.freezing.Lock()
+	defer ses.freezing.Unlock()
+	if ses.isPaused() {
+		s.thaw(ses.id, "")
+	}
+}
+
+// admin.drain
+
+func admitDrain(_ *Supervisor, c *call) *refusal {
+	if err := c.req.Validate(); err != nil {
+		return faulted(err)
+	}
+	return nil
+}
+
+// actDrain keeps what is new away, until it is undone or the supervisor ends (R134).
+func actDrain(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	s.draining.Store(!c.req.Drain.Undo)
+	r := &api.ControlResult{Status: api.ControlDraining}
+	if c.req.Drain.Undo {
+		r.Status = api.ControlServing
+	}
+	return api.Payload{Control: r}, nil
+}
+
+// signalGranted refuses a signal that the session's grant does not have.
+func signalGranted(c *call, asked api.SignalName) *refusal {
+	if c.session == nil {
+		return nil // it is history, and nothing is there to be signaled
+	}
+	allowed := c.session.grant.Exec.Signals
+	ok := slices.ContainsFunc(allowed, func(entry string) bool {
+		granted, _ := api.ParseSignal(entry)
+		return granted == asked
+	})
+	if allowed != nil && !ok {
+		return denied(api.Deny{Code: api.CodeSignalNotAllowed, Subject: fmt.Sprintf("signal:%s", asked)})
+	}
+	return nil
+}
