@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -20,6 +21,7 @@ type chronicle struct {
 
 	receipts *index
 	frames   frameIndex
+	names    *names
 }
 
 // readers wait for the events of one principal.
@@ -37,6 +39,7 @@ func newChronicle(state *ledger.State, next int64) *chronicle {
 		readers:  map[ledger.Owner]*readers{},
 		receipts: newIndex(),
 		frames:   newFrameIndex(),
+		names:    newNames(),
 	}
 	c.moved = sync.NewCond(&c.mu)
 	return c
@@ -69,11 +72,34 @@ func (c *chronicle) add(first int64, records []ledger.Record) error {
 func (c *chronicle) apply(seq int64, r ledger.Record) error {
 	switch r := r.(type) {
 	case *ledger.Settled:
-		c.receipts.add(seq, r.Receipt)
+		if r.Receipt != nil {
+			c.receipts.add(entryOf(seq, r.Receipt))
+		}
 	case *ledger.Frame:
-		c.frames.add(r.Frame.IntentID, seq)
+		c.frames.add(r.Frame.IntentID, r.Frame.Seq, seq)
 	}
 	return c.state.Apply(seq, r)
+}
+
+// place notes where a record is that the state has from a snapshot.
+func (c *chronicle) place(seq int64, g *ledger.Glance) {
+	switch g.Type {
+	case ledger.TypeReceipt:
+		c.receipts.add(entry{
+			seq: seq, intent: g.IntentID, owner: &owner{g.Owner.UID, g.Owner.Scope}, op: g.Op, outcome: g.Outcome, session: g.SessionID, exec: g.ExecID,
+		})
+	case ledger.TypeFrame:
+		c.frames.add(g.IntentID, g.FrameSeq, seq)
+	}
+}
+
+// trim forgets where records before first were.
+func (c *chronicle) trim(first int64) {
+	c.receipts.trim(first)
+	c.names.trim(first)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.frames.trim(first)
 }
 
 // tell wakes the readers for whom there is an event.
@@ -129,17 +155,26 @@ func (c *chronicle) process(p api.Principal, ref api.ProcessRef) (api.Process, b
 
 // frameIndex finds the frames of the latest intents that have any.
 type frameIndex struct {
-	places map[string][]int64 // by intent, in order
-	order  []string           // intents, oldest first
+	places map[string]framed // by intent
+	order  []string          // intents, oldest first
+}
+
+// framed is where the frames of one intent are, from number first on: those before it are not kept, or
+// not found any more.
+type framed struct {
+	first int64
+	at    []int64
 }
 
 // framedIntents is how many intents' frames are found without reading the journal through.
 const framedIntents = 8192
 
-func newFrameIndex() frameIndex { return frameIndex{places: map[string][]int64{}} }
+func newFrameIndex() frameIndex { return frameIndex{places: map[string]framed{}} }
 
-func (x *frameIndex) add(intent string, seq int64) {
-	if x.places[intent] == nil {
+func (x *frameIndex) add(intent string, number, seq int64) {
+	f, ok := x.places[intent]
+	if !ok {
+		f.first = number
 		x.order = append(x.order, intent)
 		if len(x.order) > 2*framedIntents { // in bulk, so that it costs nothing each
 			for _, old := range x.order[:framedIntents] {
@@ -148,17 +183,32 @@ func (x *frameIndex) add(intent string, seq int64) {
 			x.order = append([]string(nil), x.order[framedIntents:]...)
 		}
 	}
-	x.places[intent] = append(x.places[intent], seq)
+	f.at = append(f.at, seq)
+	x.places[intent] = f
+}
+
+func (x *frameIndex) trim(first int64) {
+	x.order = slices.DeleteFunc(x.order, func(intent string) bool {
+		f := x.places[intent]
+		gone, _ := slices.BinarySearch(f.at, first)
+		if gone == len(f.at) {
+			delete(x.places, intent)
+			return true
+		}
+		x.places[intent] = framed{f.first + int64(gone), slices.Clone(f.at[gone:])}
+		return false
+	})
 }
 
 // framePlaces returns where the frames of an intent are in the journal, from the one after
-// seq on.
-func (c *chronicle) framePlaces(intent string, after int64) []int64 {
+// number after on, and how many of these are not found any more.
+func (c *chronicle) framePlaces(intent string, after int64) (places []int64, gone int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	places := c.frames.places[intent]
-	if after >= int64(len(places)) {
-		return nil
+	f, ok := c.frames.places[intent]
+	if !ok {
+		return nil, 0
 	}
-	return append([]int64(nil), places[max(0, after):]...)
+	skip := after + 1 - f.first
+	return slices.Clone(f.at[min(max(0, skip), int64(len(f.at))):]), max(0, -skip)
 }

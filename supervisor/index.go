@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -13,6 +15,7 @@ type index struct {
 	byIntent map[string]int // to entries
 	byExec   map[string]int
 	entries  []entry // oldest first
+	dropped  int     // entries there were before these
 	owners   map[owner]*owner
 }
 
@@ -37,26 +40,55 @@ func newIndex() *index {
 	return &index{byIntent: map[string]int{}, byExec: map[string]int{}, owners: map[owner]*owner{}}
 }
 
-func (x *index) add(seq int64, r *api.Receipt) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	who := owner{r.Principal.UID, r.Principal.Scope}
-	if x.owners[who] == nil {
-		x.owners[who] = &who
-	}
-	at := len(x.entries)
-	x.entries = append(x.entries, entry{
+func entryOf(seq int64, r *api.Receipt) entry {
+	return entry{
 		seq:     seq,
 		intent:  r.IntentID,
-		owner:   x.owners[who],
+		owner:   &owner{r.Principal.UID, r.Principal.Scope},
 		op:      r.Op,
 		outcome: r.Outcome,
 		session: r.SessionID,
 		exec:    r.ExecID,
-	})
-	x.byIntent[r.IntentID] = at
-	if r.ExecID != "" {
-		x.byExec[r.ExecID] = at
+	}
+}
+
+func (x *index) add(e entry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if known := x.owners[*e.owner]; known != nil {
+		e.owner = known
+	} else {
+		x.owners[*e.owner] = e.owner
+	}
+	at := x.dropped + len(x.entries)
+	x.entries = append(x.entries, e)
+	x.byIntent[e.intent] = at
+	if e.exec != "" {
+		x.byExec[e.exec] = at
+	}
+}
+
+// trim forgets the receipts before record first, and whom only they were of.
+func (x *index) trim(first int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n, _ := slices.BinarySearchFunc(x.entries, first, func(e entry, seq int64) int { return cmp.Compare(e.seq, seq) })
+	for i := range x.entries[:n] {
+		e := &x.entries[i]
+		for _, of := range []struct {
+			at map[string]int
+			id string
+		}{{x.byIntent, e.intent}, {x.byExec, e.exec}} {
+			if of.at[of.id] == x.dropped+i {
+				delete(of.at, of.id)
+			}
+		}
+	}
+	x.entries = slices.Clone(x.entries[n:])
+	x.dropped += n
+	clear(x.owners)
+	for i := range x.entries {
+		x.owners[*x.entries[i].owner] = x.entries[i].owner
 	}
 }
 
@@ -70,10 +102,10 @@ func (x *index) find(p api.Principal, by map[string]int, id string) (entry, bool
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	at, ok := by[id]
-	if !ok || *x.entries[at].owner != (owner{p.UID, p.Scope}) {
+	if !ok || *x.entries[at-x.dropped].owner != (owner{p.UID, p.Scope}) {
 		return entry{}, false
 	}
-	return x.entries[at], true
+	return x.entries[at-x.dropped], true
 }
 
 // list returns the places of p's receipts that fit the filter, newest first.

@@ -17,25 +17,6 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
-// replay makes the state that the journal's records amount to. It carries nothing out (R248).
-func (s *Supervisor) replay() error {
-	s.chronicle = newChronicle(ledger.New(), 0)
-	err := s.journal.Read(0, func(seq int64, b []byte) error {
-		r, err := ledger.Decode(b)
-		if err == nil {
-			err = s.chronicle.add(seq, []ledger.Record{r})
-		}
-		if err != nil {
-			return fmt.Errorf("record %d: %w", seq, err)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("replay: %w", err)
-	}
-	return nil
-}
-
 // reconcile compares what the journal says with what the runner has. What both know goes on;
 // what only the journal knows has ended, and is settled, once (R255); what only the runner
 // knows was never acknowledged, and is closed.

@@ -79,7 +79,13 @@ func openStdin(req *api.Exec, store *blob.Store, memory *budget) (*stdin, error)
 }
 
 func openBlobStdin(ref string, store *blob.Store, memory *budget) (*stdin, error) {
-	content, size, err := store.Reader(ref)
+	// The record that names it comes after this look: retention must leave it until then.
+	err := store.Touch(ref)
+	var content io.ReadCloser
+	var size int64
+	if err == nil {
+		content, size, err = store.Reader(ref)
+	}
 	switch {
 	case errors.Is(err, blob.ErrNotFound):
 		return nil, api.Errorf(api.CodeStdinRefNotFound, "there is no blob %s", ref)

@@ -96,6 +96,10 @@ func Open(dir string) (*Store, error) {
 	return s, nil
 }
 
+// View is the store in dir for who only reads. It takes no lock, so that it can be used beside whoever
+// has the store open, and changes nothing.
+func View(dir string) *Store { return &Store{dir: dir} }
+
 // Close gives the directory back. What is being put is lost.
 func (s *Store) Close() error { return s.lock.Close() }
 

@@ -78,6 +78,24 @@ func (s *Store) Has(ref string) bool {
 	return err == nil
 }
 
+// Touch makes content that is there as young as if it were put now. Who is about to name content
+// that was put long ago does it before he looks at it: then no [Store.Sweep] takes it before it is named.
+func (s *Store) Touch(ref string) error {
+	digest, err := Digest(ref)
+	if err != nil {
+		return err
+	}
+	mu := &s.fan(digest).mu
+	mu.Lock()
+	defer mu.Unlock()
+	if err := touch(s.path(digest)); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s", ErrNotFound, ref)
+	} else if err != nil {
+		return fmt.Errorf("touch blob: %w", err)
+	}
+	return nil
+}
+
 // Remove removes content, durably. What is not there is no error.
 func (s *Store) Remove(ref string) error {
 	digest, err := Digest(ref)

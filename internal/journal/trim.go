@@ -39,6 +39,17 @@ func (j *Journal) Trim(before int64) (first int64, err error) {
 	return segments[max(0, keep)].first, nil
 }
 
+// Cut is the least that [Journal.Trim] can be asked for so that it gives anything back: where the second
+// segment begins. ok is false while there is none.
+func (j *Journal) Cut() (before int64, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.segments) < 2 {
+		return 0, false
+	}
+	return j.segments[1].first, true
+}
+
 func (j *Journal) trim(old []segment, keep *segment) error {
 	// The anchor must not be the only word for what it stands for: a journal without
 	// checkpoints over the trimmed records says that they were removed.

@@ -68,6 +68,19 @@ func Open(dir string) (*Store, error) {
 	if err := durable.PrivateDir(dir); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
+	s, err := View(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.adopt(); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("spool: %w", err)
+	}
+	return s, nil
+}
+
+// View is the store in dir for who only lists it, beside whoever has it open.
+func View(dir string) (*Store, error) {
 	d, err := os.OpenFile(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
@@ -77,12 +90,7 @@ func Open(dir string) (*Store, error) {
 		d.Close()
 		return nil, fmt.Errorf("spool: %w", err)
 	}
-	s := &Store{path: dir, dir: d, null: null, spares: spares{logs: map[string]int{}}}
-	if err := s.adopt(); err != nil {
-		s.Close()
-		return nil, fmt.Errorf("spool: %w", err)
-	}
-	return s, nil
+	return &Store{path: dir, dir: d, null: null, spares: spares{logs: map[string]int{}}}, nil
 }
 
 // Close gives the directory up. Logs are closed before it.
