@@ -527,34 +527,40 @@ func (s *Supervisor) await(ctx context.Context, c *call, emit func(api.Event)) (
 	if err := c.admission(ctx); err != nil {
 		return nil, err
 	}
-	var at cursor
-	whole := true
-	select {
-	case <-c.admitted:
-		if emit == nil {
-			break
-		}
-		accepted := api.Event{Kind: "accepted", IntentID: c.intent}
-		if c.execution != nil {
-			accepted.ExecID, accepted.Cursor = c.execution.id, at.String()
-		}
-		emit(accepted)
-		if c.execution != nil {
-			at, whole = s.watch(ctx, c.execution, at, emit)
-		}
-	default:
+	if emit == nil {
+		return c.wait(ctx)
 	}
+	if !isClosed(c.admitted) { // refused, or settled under its key by whoever asked first
+		r, err := c.wait(ctx)
+		if err == nil && r.ExecID != "" {
+			err = s.emitKept(ctx, r, cursor{}, emit)
+		}
+		return r, err
+	}
+	accepted := api.Event{Kind: "accepted", IntentID: c.intent}
+	if c.execution == nil {
+		emit(accepted)
+		return c.wait(ctx)
+	}
+	var at cursor
+	accepted.ExecID, accepted.Cursor = c.execution.id, at.String()
+	emit(accepted)
+	end := s.watch(ctx, c.execution, &at, emit)
+	r, err := c.wait(ctx)
+	if err == nil && !end { // it was over before it could be followed
+		err = s.emitKept(ctx, r, at, emit)
+	}
+	return r, err
+}
+
+// wait returns the receipt.
+func (c *call) wait(ctx context.Context) (*api.Receipt, error) {
 	select {
 	case <-c.done:
+		return c.receipt, c.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if c.err == nil && !whole { // the receipt would say that this was all
-		if err := s.emitKept(ctx, c.receipt, at, emit); err != nil {
-			return nil, err
-		}
-	}
-	return c.receipt, c.err
 }
 
 // stopwatch measures the stages of a call.

@@ -155,9 +155,8 @@ func (s *Supervisor) Watch(ctx context.Context, req *api.Request, emit func(api.
 		return nil, denial, err
 	}
 	if x != nil {
-		var whole bool
-		at, whole = s.watch(ctx, x, at, emit)
-		if receipt, err = s.await(ctx, x.call, nil); err != nil || whole {
+		end := s.watch(ctx, x, &at, emit)
+		if receipt, err = x.call.wait(ctx); err != nil || end {
 			return receipt, nil, err
 		}
 	} else if receipt, err = s.receiptOf(req); err != nil {

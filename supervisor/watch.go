@@ -59,10 +59,11 @@ func (l logSource) behind(at cursor) *api.Lagged {
 }
 
 // watch hands the frames and the output of a live execution to emit, from the cursor on, until
-// it has been settled or ctx ends. It returns where it came to, and whether that is the end.
-func (s *Supervisor) watch(ctx context.Context, x *execution, at cursor, emit func(api.Event)) (_ cursor, whole bool) {
+// it has been settled or ctx ends. It moves the cursor, and reports whether nothing is left: of one that
+// had ended before, what is kept has to be read.
+func (s *Supervisor) watch(ctx context.Context, x *execution, at *cursor, emit func(api.Event)) (end bool) {
 	if !x.follow() {
-		return at, false
+		return false
 	}
 	defer x.leave()
 	src := logSource{x.log}
@@ -70,28 +71,28 @@ func (s *Supervisor) watch(ctx context.Context, x *execution, at cursor, emit fu
 	for ctx.Err() == nil {
 		output, frames := x.log.Changed(), x.wake.next()
 		settled := isClosed(x.call.done)
-		moved := s.emitFrames(x, &at, emit)
+		moved := s.emitFrames(x, at, emit)
 		for ctx.Err() == nil {
-			if lag := src.behind(at); (lag != nil) != lagging {
+			if lag := src.behind(*at); (lag != nil) != lagging {
 				if lagging = lag != nil; lagging {
 					emit(api.Event{Kind: "lagged", Cursor: at.String(), IntentID: x.call.intent, ExecID: x.id, Lagged: lag})
 				}
 			}
-			chunk, err := src.next(&at, readAtOnce)
+			chunk, err := src.next(at, readAtOnce)
 			if err != nil {
 				s.log.Warn("output cannot be read", "exec_id", x.id, "error", err)
-				return at, false
+				return false
 			}
 			if len(chunk.Bytes) == 0 {
 				break
 			}
-			emit(outputEvent(x.call.intent, x.id, chunk, at))
+			emit(outputEvent(x.call.intent, x.id, chunk, *at))
 			moved = true
 		}
 		switch {
 		case moved:
 		case settled:
-			return at, true
+			return true
 		default:
 			select {
 			case <-output:
@@ -101,7 +102,7 @@ func (s *Supervisor) watch(ctx context.Context, x *execution, at cursor, emit fu
 			}
 		}
 	}
-	return at, false
+	return false
 }
 
 func isClosed(done <-chan struct{}) bool {
