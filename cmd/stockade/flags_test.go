@@ -167,6 +167,16 @@ func TestUsage(t *testing.T) {
 		{"exec", "s", "--timeout", "-1s", "--", "true"}, {"signal", "s"}, {"signal", "s", "NOSUCH"}, {"close"}, {"show"}, {"ls", "x"},
 		{"blob", "put"}, {"blob", "get"}, {"receipts", "show"}, {"receipts", "verify"},
 		{"receipts", "checkpoint", "--state", "/nonexistent"},
+		{"run", "--on-restart", "pray", "--", "true"}, {"run", "--idle", "-1s", "--", "true"},
+		{"run", "-i", "--stdin", "-", "--", "true"},
+		{"exec", "-d", "--wait", "1s", "s", "true"}, {"exec", "-d", "-i", "s", "true"}, {"exec", "--wait", "-1s", "s", "true"},
+		{"exec", "-d", "--output", "/a:b", "s", "true"}, {"exec", "--label", "x", "s", "true"},
+		{"ps", "x"}, {"ps", "--limit", "0"}, {"ps", "--label", "x"}, {"logs"}, {"logs", "--exit-status", "x-1"}, {"logs", "x-1"},
+		{"wait"}, {"wait", "--timeout", "-1s", "x-1"}, {"input"}, {"input", "x-1"}, {"cancel"}, {"cancel", "x-1"}, {"rm"},
+		{"pause"}, {"pause", "what"}, {"resume", "what"}, {"signal", "what", "term"}, {"stop"}, {"stop", "--label", "x"},
+		{"modify", "x-1"}, {"modify", "--timeout", "0s", "x-1"}, {"events", "--kind", "GOSSIP"}, {"intents", "--limit", "0"}, {"frames"},
+		{"quiescence", "--wait", "-1s"}, {"drain", "x"}, {"receipts", "prove", "1"}, {"receipts", "fsck"}, {"receipts", "check", "f"},
+		{"receipts", "fsck", "--state", "/nonexistent"}, {"receipts", "check", "--key", "/nonexistent", "f"},
 	}
 	for _, args := range rows {
 		var stderr strings.Builder

@@ -131,3 +131,99 @@ func TestCheckpoint(t *testing.T) {
 		t.Errorf("without checkpoints: status %d", status)
 	}
 }
+
+// A receipt is proved to somebody who has the public key and nothing else; what is not signed,
+// or not as it was, is not (R255, T195).
+func TestProve(t *testing.T) {
+	state := t.TempDir()
+	dir := filepath.Join(state, "journal")
+	j, err := journal.Open(dir, journal.Options{SegmentBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	add := func(rec string) {
+		if _, err := j.Append(t.Context(), []byte(rec)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(`{"type":"start"}`)
+	add(`{"receipt":{"intent_id":"` + intentDone + `","op":"host.exec","outcome":"ok"},"type":"receipt"}`)
+	if _, err := j.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	add(`{"receipt":{"intent_id":"` + intentRuns + `","op":"host.exec","outcome":"ok"},"type":"receipt"}`)
+
+	proof := filepath.Join(t.TempDir(), "proof")
+	run := func(args ...string) (int, string, string) {
+		var stdout, stderr strings.Builder
+		c := &cli{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr}
+		return c.run(t.Context(), append([]string{"receipts"}, args...)), stdout.String(), stderr.String()
+	}
+	status, made, stderr := run("prove", "--state", state, intentDone)
+	if status != 0 {
+		t.Fatal(status, stderr)
+	}
+	if _, same, _ := run("prove", "--state", state, "1"); same != made {
+		t.Errorf("by number: %s", same)
+	}
+	for _, row := range []struct {
+		name   string
+		change func(string) string
+		status int
+		says   string
+	}{
+		{"whole", func(s string) string { return s }, 0, "record 1 of 2, under a signed checkpoint: receipt"},
+		{"another place", func(s string) string { return strings.Replace(s, `"seq": 1`, `"seq": 0`, 1) }, exitBad, ""},
+		{"another size", func(s string) string { return strings.Replace(s, `"size": 2`, `"size": 3`, 1) }, exitBad, ""},
+		{"no proof", func(s string) string { return "{}" }, exitBad, ""},
+	} {
+		if err := os.WriteFile(proof, []byte(row.change(made)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		status, stdout, stderr := run("check", "--key", filepath.Join(dir, "key.pub"), proof)
+		if status != row.status || !strings.Contains(stdout, row.says) {
+			t.Errorf("%s: status %d, %q, %q", row.name, status, stdout, stderr)
+		}
+	}
+	if status, _, stderr := run("prove", "--state", state, intentRuns); status != exitBad || !strings.Contains(stderr, "stockade receipts checkpoint") {
+		t.Errorf("unsigned: status %d, %q", status, stderr)
+	}
+	if status, _, stderr := run("prove", "--state", state, intentOpen); status != exitUnavailable || !strings.Contains(stderr, "not in the journal") {
+		t.Errorf("unknown: status %d, %q", status, stderr)
+	}
+}
+
+// fsck tells of each file what it holds, and what is wrong with it.
+func TestFsck(t *testing.T) {
+	state, _ := recordedState(t, 5, true)
+	run := func(args ...string) (int, string) {
+		var stdout strings.Builder
+		c := &cli{stdout: &stdout, stderr: io.Discard}
+		return c.run(t.Context(), append([]string{"receipts", "fsck", "--state", state}, args...)), stdout.String()
+	}
+	status, got := run()
+	for _, want := range []string{"good   0      7 ", "checkpoints ", "1 signed notes, 2 records behind the last"} {
+		if status != 0 || !strings.Contains(got, want) {
+			t.Errorf("status %d, no %q in\n%s", status, want, got)
+		}
+	}
+	if status, got := run("--json"); status != 0 || !strings.Contains(got, `"state": "good"`) {
+		t.Errorf("status %d, %s", status, got)
+	}
+	segments, err := filepath.Glob(filepath.Join(state, "journal", "*.seg"))
+	if err != nil || len(segments) == 0 {
+		t.Fatal(segments, err)
+	}
+	f, err := os.OpenFile(segments[0], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte{0xff}, 100); err != nil {
+		t.Fatal(err)
+	}
+	if status, got := run(); status != exitBad || !strings.Contains(got, "damaged") {
+		t.Errorf("status %d\n%s", status, got)
+	}
+}

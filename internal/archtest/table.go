@@ -61,7 +61,7 @@ var Table = []Row{
 
 	// The supervisor and its two sides.
 	{"supervisor/ledger", []string{"supervisor/api", "rego", "sandbox"}, []string{jsonexp}},
-	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "sandbox", "sandbox/launch", "internal/journal", "internal/blob", "internal/cleanup", "internal/durable"},
+	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "sandbox", "sandbox/launch", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
 		[]string{jsonexp, unix}},
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp}},
 	{"supervisor/server", []string{"supervisor/api", "sandbox"}, []string{unix}},

@@ -108,7 +108,7 @@ func (j *Journal) open() error {
 	j.segments, j.tree = found.segments, found.tree
 	j.signed.Store(found.lastSigned())
 	j.chain, j.next = found.chain, found.tree.n
-	if err := j.sweep(found.begin, found.trimmed); err != nil {
+	if err := j.sweep(found.trimmed); err != nil {
 		return err
 	}
 	if len(j.segments) == 0 {

@@ -159,24 +159,9 @@ func (j *Journal) replace(name string, data []byte) (_ *os.File, err error) {
 const unfinished = ".new"
 
 // sweep removes what a crash can have left that is not part of the journal: files that
-// were to become something, and segments that a Trim had not unlinked yet.
-func (j *Journal) sweep(begin *anchor, trimmed []string) error {
-	if len(trimmed) > 0 {
-		// Nobody knows whether the sync of the anchor's name came, or failed. Without the
-		// anchor the segments must be there.
-		msg, err := begin.sign(j.signer)
-		if err != nil {
-			return err
-		}
-		f, err := j.replace(anchorFile, msg)
-		if errors.Is(err, ErrFull) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		f.Close()
-	}
+// were to become something, and segments that a Trim had not unlinked yet. The directory
+// must have been synced since the anchor was seen: without it they would be missed.
+func (j *Journal) sweep(trimmed []string) error {
 	for _, name := range append(trimmed, spareFile, anchorFile+unfinished, checkpointFile+unfinished) {
 		if err := j.disk.remove(filepath.Join(j.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

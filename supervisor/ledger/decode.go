@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -12,10 +13,10 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
-// Decode reads one record of the journal. It has what a State looks at, and no more: a
-// decision is its type, and a receipt its ids, principal, operation, outcome and codes, the open
-// with its grant, the execution without its output, and what a control operation and a blob.put did. Who
-// needs all of a record unmarshals it.
+// Decode reads one record of the journal. It has what a State looks at, and no more: a decision is
+// its type, an intent is without its request, and a receipt is its ids, principal, operation, outcome
+// and codes, the open with its grant, the execution without its output, and what a control operation and
+// a blob.put did. Who needs all of a record unmarshals it.
 func Decode(b []byte) (Record, error) {
 	t, ok := typed(b)
 	if !ok {
@@ -74,11 +75,13 @@ func whole[T any, P interface {
 
 // request is what a State looks at of an api.Request.
 type request struct {
-	Op            api.Op        `json:"op"`
-	RequestedKind api.Op        `json:"requested_kind"`
-	Principal     api.Principal `json:"principal"`
-	Open          *requestOpen  `json:"open"`
-	Exec          *requestExec  `json:"exec"`
+	Op            api.Op
+	RequestedKind api.Op
+	Principal     api.Principal
+	Open          *requestOpen
+	Exec          *requestExec
+
+	digest string // if there is a key: of all of it
 }
 
 type requestOpen struct {
@@ -91,21 +94,21 @@ type requestOpen struct {
 	} `json:"target"`
 }
 
-type requestExec struct {
-	Argv      command           `json:"argv"`
-	Labels    map[string]string `json:"labels"`
-	StdinOpen bool              `json:"stdin_open"`
-	StdinRef  string            `json:"stdin_ref"`
-	Stdin     struct {
-		BlobRef api.BlobRef `json:"blob_ref"`
-	} `json:"stdin"`
-}
-
 // ignored is a value that is not for the record: that of an environment variable.
 type ignored struct{}
 
 // UnmarshalJSONFrom skips it.
 func (ignored) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return dec.SkipValue() }
+
+type requestExec struct {
+	Argv      command
+	Labels    map[string]string
+	StdinOpen bool
+	StdinRef  string
+	Stdin     struct {
+		BlobRef api.BlobRef `json:"blob_ref"`
+	}
+}
 
 // command is the beginning of an argv.
 type command []string
@@ -137,29 +140,118 @@ func (c *command) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 
 func decodeIntent(b []byte) (Record, error) {
 	r := new(Intent)
-	if err := json.Unmarshal(b, r, lax); err != nil {
-		return nil, err
+	s := scan{rest: b}
+	var asked []byte
+	for s.member() {
+		switch string(s.name) {
+		case "type":
+			r.Type = s.text()
+		case "at_ns":
+			r.AtNS = s.number()
+		case "intent_id":
+			r.IntentID = s.text()
+		case "nonce":
+			r.Nonce = s.text()
+		case "session_id":
+			r.SessionID = s.text()
+		case "exec_id":
+			r.ExecID = s.text()
+		case "idempotency_key":
+			r.Key = s.text()
+		case "queued":
+			r.Queued = s.flag()
+		case "request":
+			asked = s.rest
+			r.ask = s.request()
+			asked = asked[:len(asked)-len(s.rest)]
+		case "large_request":
+			s.into(&r.Large)
+		default:
+			s.skip()
+		}
 	}
-	return r, nil
+	if r.ask != nil && r.Key != "" {
+		r.ask.digest = Digest(asked)
+	}
+	return r, s.end()
+}
+
+func (s *scan) request() *request {
+	ask := new(request)
+	for s.member() {
+		switch string(s.name) {
+		case "op":
+			ask.Op = api.Op(s.text())
+		case "requested_kind":
+			ask.RequestedKind = api.Op(s.text())
+		case "principal":
+			s.principal(&ask.Principal)
+		case "open":
+			s.into(&ask.Open)
+		case "exec":
+			ask.Exec = s.exec()
+		default:
+			s.skip()
+		}
+	}
+	return ask
+}
+
+func (s *scan) exec() *requestExec {
+	x := new(requestExec)
+	for s.member() {
+		switch string(s.name) {
+		case "argv":
+			s.into(&x.Argv)
+		case "labels":
+			s.into(&x.Labels)
+		case "stdin_open":
+			x.StdinOpen = s.flag()
+		case "stdin_ref":
+			x.StdinRef = s.text()
+		case "stdin":
+			s.into(&x.Stdin)
+		default:
+			s.skip()
+		}
+	}
+	return x
+}
+
+func (s *scan) principal(p *api.Principal) {
+	for s.member() {
+		switch string(s.name) {
+		case "uid":
+			p.UID = uint32(s.number())
+		case "gid":
+			p.GID = uint32(s.number())
+		case "groups":
+			s.into(&p.Groups)
+		case "scope":
+			s.into(&p.Scope)
+		default:
+			s.skip()
+		}
+	}
 }
 
 // asked returns what was asked for.
 func (r *Intent) asked() (*request, error) {
-	if r.Large != nil {
-		return &request{Op: r.Large.Op, Principal: r.Large.Principal}, nil
+	switch {
+	case r.Large != nil:
+		return &request{Op: r.Large.Op, Principal: r.Large.Principal, digest: r.Large.Digest}, nil
+	case r.ask != nil:
+		return r.ask, nil
 	}
-	ask := new(request)
-	if err := json.Unmarshal(r.Request, ask, lax); err != nil {
+	s := scan{rest: r.Request}
+	ask := s.request()
+	if err := s.end(); err != nil {
 		return nil, fmt.Errorf("request of intent %s: %w", r.IntentID, err)
 	}
-	return ask, nil
-}
-
-func (ask *request) digest(r *Intent) string {
-	if r.Large != nil {
-		return r.Large.Digest
+	if r.Key != "" {
+		ask.digest = Digest(r.Request)
 	}
-	return Digest(r.Request)
+	return ask, nil
 }
 
 func (ask *request) opening() *opening {
@@ -183,160 +275,202 @@ func (ask *requestExec) blobs() []string {
 	return unique(refs)
 }
 
-// receipt is what Decode reads of an api.Receipt.
-type receipt struct {
-	IntentID     string        `json:"intent_id"`
-	Op           api.Op        `json:"op"`
-	Key          string        `json:"idempotency_key"`
-	Principal    api.Principal `json:"principal"`
-	SessionID    string        `json:"session_id"`
-	ExecID       string        `json:"exec_id"`
-	FrameSeq     int64         `json:"frame_seq"`
-	Outcome      api.Outcome   `json:"outcome"`
-	ErrorCode    api.Code      `json:"error_code"`
-	Deny         []api.Deny    `json:"deny"`
-	Policy       policy        `json:"policy"`
-	Payload      payload       `json:"payload"`
-	AdmittedAtNS int64         `json:"admitted_at_ns"`
-	SettledAtNS  int64         `json:"settled_at_ns"`
-}
-
-type policy struct {
-	Digest string `json:"digest"`
-}
-
-type payload struct {
-	Open    *openResult        `json:"open"`
-	Exec    *execResult        `json:"exec"`
-	Control *api.ControlResult `json:"control"`
-	Blob    *api.BlobResult    `json:"blob"`
-}
-
-type openResult struct {
-	SessionID   string     `json:"session_id"`
-	Grant       *api.Grant `json:"grant"`
-	StartedAtNS int64      `json:"started_at_ns"`
-	ExpiresAtNS int64      `json:"expires_at_ns"`
-}
-
-type execResult struct {
-	Status      string         `json:"status"`
-	ExitCode    int            `json:"exit_code"`
-	Signal      string         `json:"signal"`
-	Stdout      *output        `json:"stdout"`
-	Stderr      *output        `json:"stderr"`
-	Outputs     []api.Artifact `json:"outputs"`
-	Usage       api.Usage      `json:"usage"`
-	StartedAtNS int64          `json:"started_at_ns"`
-	EndedAtNS   int64          `json:"ended_at_ns"`
-	ErrorCode   api.Code       `json:"error_code"`
-}
-
-// output is how much there was of it, and where it is.
-type output struct {
-	InlineText struct {
-		Text textSize `json:"text"`
-	} `json:"inline_text"`
-	InlineBytes struct {
-		Bytes base64Size `json:"bytes"`
-	} `json:"inline_bytes"`
-	Blob *struct {
-		BlobRef   string `json:"blob_ref"`
-		SizeBytes int64  `json:"size_bytes"`
-	} `json:"blob"`
-	TotalBytes int64 `json:"total_bytes"`
-}
-
-// textSize is the size of a text, in bytes.
-type textSize int64
-
-// UnmarshalJSONFrom measures it.
-func (n *textSize) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	v, err := dec.ReadValue()
-	if err != nil || v.Kind() != '"' {
-		return err
+func decodeSettled(b []byte) (Record, error) {
+	r := new(Settled)
+	s := scan{rest: b}
+	for s.member() {
+		switch string(s.name) {
+		case "type":
+			r.Type = s.text()
+		case "at_ns":
+			r.AtNS = s.number()
+		case "receipt":
+			r.Receipt = new(api.Receipt)
+			s.receipt(r.Receipt)
+		default:
+			s.skip()
+		}
 	}
-	if len(v) > 1 && bytes.IndexByte(v, '\\') < 0 {
-		*n = textSize(len(v) - 2)
-		return nil
+	return r, s.end()
+}
+
+func (s *scan) receipt(r *api.Receipt) {
+	for s.member() {
+		switch string(s.name) {
+		case "intent_id":
+			r.IntentID = s.text()
+		case "op":
+			r.Op = api.Op(s.text())
+		case "idempotency_key":
+			r.Key = s.text()
+		case "principal":
+			s.principal(&r.Principal)
+		case "session_id":
+			r.SessionID = s.text()
+		case "exec_id":
+			r.ExecID = s.text()
+		case "frame_seq":
+			r.FrameSeq = s.number()
+		case "outcome":
+			r.Outcome = api.Outcome(s.text())
+		case "error_code":
+			r.ErrorCode = api.Code(s.text())
+		case "deny":
+			s.into(&r.Deny)
+		case "policy":
+			s.policy(&r.Policy)
+		case "payload":
+			s.payload(&r.Payload)
+		case "admitted_at_ns":
+			r.AdmittedAtNS = s.number()
+		case "settled_at_ns":
+			r.SettledAtNS = s.number()
+		default:
+			s.skip()
+		}
 	}
-	text, err := jsontext.AppendUnquote(nil, v)
-	*n = textSize(len(text))
-	return err
+}
+
+func (s *scan) policy(p *api.PolicyRef) {
+	for s.member() {
+		switch string(s.name) {
+		case "digest":
+			p.Digest = s.text()
+		default:
+			s.skip()
+		}
+	}
+}
+
+func (s *scan) payload(p *api.Payload) {
+	for s.member() {
+		switch string(s.name) {
+		case "open":
+			p.Open = new(api.OpenResult)
+			s.open(p.Open)
+		case "exec":
+			p.Exec = new(api.ExecResult)
+			s.result(p.Exec)
+		case "control":
+			s.into(&p.Control)
+		case "blob":
+			s.into(&p.Blob)
+		default:
+			s.skip()
+		}
+	}
+}
+
+func (s *scan) open(o *api.OpenResult) {
+	for s.member() {
+		switch string(s.name) {
+		case "session_id":
+			o.SessionID = s.text()
+		case "grant":
+			s.into(&o.Grant)
+		case "started_at_ns":
+			o.StartedAtNS = s.number()
+		case "expires_at_ns":
+			o.ExpiresAtNS = s.number()
+		default:
+			s.skip()
+		}
+	}
+}
+
+func (s *scan) result(x *api.ExecResult) {
+	for s.member() {
+		switch string(s.name) {
+		case "status":
+			x.Status = s.text()
+		case "exit_code":
+			x.ExitCode = int(s.number())
+		case "signal":
+			x.Signal = s.text()
+		case "stdout":
+			x.Stdout = s.output()
+		case "stderr":
+			x.Stderr = s.output()
+		case "outputs":
+			s.into(&x.Outputs)
+		case "usage":
+			s.usage(&x.Usage)
+		case "started_at_ns":
+			x.StartedAtNS = s.number()
+		case "ended_at_ns":
+			x.EndedAtNS = s.number()
+		case "error_code":
+			x.ErrorCode = api.Code(s.text())
+		default:
+			s.skip()
+		}
+	}
+}
+
+func (s *scan) usage(u *api.Usage) {
+	for s.member() {
+		switch string(s.name) {
+		case "wall_ns":
+			u.WallNS = s.number()
+		case "cpu_ns":
+			u.CPUNS = s.number()
+		case "peak_memory_bytes":
+			u.PeakMemoryBytes = s.number()
+		case "oom_kills":
+			u.OOMKills = s.number()
+		case "executions":
+			u.Executions = s.number()
+		default:
+			s.skip()
+		}
+	}
+}
+
+// output reads how much output there is, and where it is: not what.
+func (s *scan) output() *api.Output {
+	var o api.Output
+	var inline int64
+	for s.member() {
+		switch string(s.name) {
+		case "inline_text":
+			inline += int64(len(s.only()))
+		case "inline_bytes":
+			inline += base64Size(s.only())
+		case "blob":
+			o.Blob = new(api.BlobOutput)
+			s.blob(o.Blob)
+		case "total_bytes":
+			o.TotalBytes = s.number()
+		default:
+			s.skip()
+		}
+	}
+	if o.TotalBytes == 0 && o.Blob == nil {
+		o.TotalBytes = inline
+	}
+	return &o
+}
+
+// only reads the one text that an object has.
+func (s *scan) only() (text string) {
+	for s.member() {
+		text = s.text()
+	}
+	return text
+}
+
+func (s *scan) blob(b *api.BlobOutput) {
+	for s.member() {
+		switch string(s.name) {
+		case "blob_ref":
+			b.BlobRef = s.text()
+		case "size_bytes":
+			b.SizeBytes = s.number()
+		default:
+			s.skip()
+		}
+	}
 }
 
 // base64Size is the size of what a base64 text stands for.
-type base64Size int64
-
-// UnmarshalJSONFrom measures it.
-func (n *base64Size) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	v, err := dec.ReadValue()
-	if err != nil || v.Kind() != '"' {
-		return err
-	}
-	*n = base64Size(len(bytes.TrimRight(bytes.Trim(v, `"`), "=")) * 3 / 4)
-	return nil
-}
-
-func (o *output) output() *api.Output {
-	if o == nil {
-		return nil
-	}
-	out := &api.Output{TotalBytes: o.TotalBytes}
-	if o.Blob != nil {
-		out.Blob = &api.BlobOutput{BlobRef: o.Blob.BlobRef, SizeBytes: o.Blob.SizeBytes}
-	}
-	if out.TotalBytes == 0 && out.Blob == nil {
-		out.TotalBytes = int64(o.InlineText.Text) + int64(o.InlineBytes.Bytes)
-	}
-	return out
-}
-
-func decodeSettled(b []byte) (Record, error) {
-	var rec struct {
-		Header
-		Receipt *receipt `json:"receipt"`
-	}
-	if err := json.Unmarshal(b, &rec, lax); err != nil {
-		return nil, err
-	}
-	s := &Settled{Header: rec.Header}
-	r := rec.Receipt
-	if r == nil {
-		return s, nil
-	}
-	s.Receipt = &api.Receipt{
-		IntentID:     r.IntentID,
-		Op:           r.Op,
-		Key:          r.Key,
-		Principal:    r.Principal,
-		SessionID:    r.SessionID,
-		ExecID:       r.ExecID,
-		FrameSeq:     r.FrameSeq,
-		Outcome:      r.Outcome,
-		ErrorCode:    r.ErrorCode,
-		Deny:         r.Deny,
-		Policy:       api.PolicyRef{Digest: r.Policy.Digest},
-		Payload:      api.Payload{Control: r.Payload.Control, Blob: r.Payload.Blob},
-		AdmittedAtNS: r.AdmittedAtNS,
-		SettledAtNS:  r.SettledAtNS,
-	}
-	if o := r.Payload.Open; o != nil {
-		s.Receipt.Payload.Open = &api.OpenResult{SessionID: o.SessionID, Grant: o.Grant, StartedAtNS: o.StartedAtNS, ExpiresAtNS: o.ExpiresAtNS}
-	}
-	if x := r.Payload.Exec; x != nil {
-		s.Receipt.Payload.Exec = &api.ExecResult{
-			Status:      x.Status,
-			ExitCode:    x.ExitCode,
-			Signal:      x.Signal,
-			Stdout:      x.Stdout.output(),
-			Stderr:      x.Stderr.output(),
-			Outputs:     x.Outputs,
-			Usage:       x.Usage,
-			StartedAtNS: x.StartedAtNS,
-			EndedAtNS:   x.EndedAtNS,
-			ErrorCode:   x.ErrorCode,
-		}
-	}
-	return s, nil
-}
+func base64Size(text string) int64 { return int64(len(strings.TrimRight(text, "="))) * 3 / 4 }

@@ -5,9 +5,12 @@ import "github.com/stockade-dev/stockade/supervisor/api"
 // events are the newest events of all logs, oldest first. Each is in the log of its owner and, when it
 // is about a session, in that of the session.
 type events struct {
-	first int64 // number of kept[0] among all events that there ever were
-	kept  []event
+	first int64 // number of the oldest that is kept, among all that there ever were
+	kept  ring[event]
 }
+
+// at returns the event with a number that a log has.
+func (e *events) at(n int64) *event { return e.kept.at(int(n - e.first)) }
 
 // event is a notice; its Seq is that in the log of the owner.
 type event struct {
@@ -30,25 +33,24 @@ func (l *log) add(at int64) int64 {
 
 // note makes an event of owner o's. It is one of the session too, if that is o's.
 func (s *State) note(o *owner, n api.Notice) {
-	at := s.events.first + int64(len(s.events.kept))
+	at := s.events.first + int64(s.events.kept.len)
 	e := event{Notice: n, owner: o}
 	e.Seq = o.log.add(at)
 	if ses := s.sessions[n.SessionID]; ses != nil && ses.owner == o {
 		e.inSession = ses.log.add(at)
 	}
-	s.events.kept = append(s.events.kept, e)
+	s.events.kept.push(e)
 }
 
 // dropEvent forgets the oldest event.
 func (s *State) dropEvent() {
-	e := &s.events.kept[0]
+	e := s.events.kept.at(0)
 	e.owner.log.at = e.owner.log.at[1:]
 	if e.inSession != 0 {
 		log := &s.sessions[e.SessionID].log
 		log.at = log.at[1:]
 	}
-	*e = event{} // its text can go
-	s.events.kept = s.events.kept[1:]
+	s.events.kept.pop()
 	s.events.first++
 }
 
@@ -94,7 +96,7 @@ func (s *State) Notices(o Owner, session string, after int64, limit int) (list [
 	}
 	first, last = l.last-int64(len(l.at))+1, l.last
 	for seq := max(after+1, first); seq <= last && len(list) < limit; seq++ {
-		n := s.events.kept[l.at[seq-first]-s.events.first].Notice
+		n := s.events.at(l.at[seq-first]).Notice
 		n.Seq = seq
 		n.At = rfc3339(n.AtNS)
 		list = append(list, n)

@@ -87,7 +87,18 @@ func (s *State) claim(it *intent, r *Intent, ask *request) {
 	if r.Key == "" || s.keys[name] != nil {
 		return
 	}
-	s.keys[name] = &key{name: name, intent: it.IntentID, digest: ask.digest(r), seq: it.EmittedAtSeq}
+	s.keys[name] = &key{name: name, intent: it.IntentID, digest: ask.digest, seq: it.EmittedAtSeq}
+}
+
+// claimed returns the key that an intent has.
+func (s *State) claimed(it *intent) *key {
+	if it.Key == "" {
+		return nil
+	}
+	if k := s.keys[keyName{it.owner, it.Key}]; k != nil && k.intent == it.IntentID {
+		return k
+	}
+	return nil
 }
 
 // settle takes a receipt in. There is one for each intent (R115, R116).
@@ -100,7 +111,7 @@ func (s *State) settle(seq int64, rec *Settled) {
 	}
 	it.Outcome, it.SettledAtNS, it.receipt = r.Outcome, rec.AtNS, seq
 	s.settled.add(seq, it)
-	if k := s.keys[keyName{it.owner, it.Key}]; k != nil && k.intent == it.IntentID {
+	if k := s.claimed(it); k != nil {
 		k.receipt, k.settledAtNS = seq, rec.AtNS
 		s.usedKeys.add(seq, k)
 	}

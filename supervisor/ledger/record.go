@@ -70,6 +70,8 @@ type Intent struct {
 	Queued    bool           `json:"queued,omitzero"`  // an execution that waits for its turn
 	Request   jsontext.Value `json:"request,omitzero"` // api.Request, redacted
 	Large     *Large         `json:"large_request,omitzero"`
+
+	ask *request // what is looked at of Request, if Decode has it
 }
 
 // Large stands for the request of a refusal that is too large to be kept. Who has the

@@ -79,7 +79,7 @@ func TestRecordsOnDisk(t *testing.T) {
 	}
 }
 
-// What Decode leaves out, it leaves out of decisions and receipts alone.
+// What Decode leaves out, it leaves out of decisions, requests and receipts alone.
 func TestDecodeIsWhole(t *testing.T) {
 	for _, want := range samples() {
 		b, err := Encode(want)
@@ -90,10 +90,18 @@ func TestDecodeIsWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch got.(type) {
+		switch got := got.(type) {
 		case *Decision:
+		case *Intent:
+			kept := *want.(*Intent)
+			if kept.ask = got.ask; kept.Large == nil && got.ask.Exec.Argv[0] != "true" {
+				t.Errorf("%+v", got.ask)
+			}
+			if kept.Request = nil; !reflect.DeepEqual(got, &kept) {
+				t.Errorf("%+v", got)
+			}
 		case *Settled:
-			r := got.(*Settled).Receipt
+			r := got.Receipt
 			if r.IntentID != "sha256:i" || r.Outcome != api.OutcomeOK || r.Principal.UID != 1000 || r.ExecID != "x-1" || size(r.Payload.Exec.Stdout) != 2 {
 				t.Errorf("%+v", r)
 			}
@@ -106,13 +114,23 @@ func TestDecodeIsWhole(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	for _, b := range []string{``, `{`, `[]`, `{"type":"else"}`, `{"at_ns":1}`, `{"type":"intent","at_ns":"1"}`, `{"type":"receipt","receipt":[]}`, `{"type":"frame"`} {
+	for _, b := range []string{``, `{`, `[]`, `{"type":"else"}`, `{"at_ns":1}`, `{"type":"intent","at_ns":"1"}`, `{"type":"receipt","receipt":[]}`, `{"type":"frame"`,
+		`{"type":"intent","intent_id":"i","request":{"op":"host.exec"}} x`, `{"type":"intent","request":{"principal":{"uid":"1"}}}`, `{"type":"receipt",}`,
+		`{"type":"receipt","receipt":{"payload":{"exec":{"exit_code":1.5}}}}`, `{"type":"intent","nonce":"\x"}`, "{\"type\":\"intent\",\"nonce\":\"\xff\"}"} {
 		if r, err := Decode([]byte(b)); err == nil {
 			t.Errorf("%s is %T", b, r)
 		}
 	}
 	if r, err := Decode([]byte(`{"at_ns":1,"type":"notice"}`)); err != nil || r.(*Notice).AtNS != 1 {
 		t.Errorf("type need not come first: %v", err)
+	}
+}
+
+// An intent's id is the digest of what it stands for, so that neither part can be replaced.
+func TestIntentID(t *testing.T) {
+	request := []byte(`{"op":"host.exec"}`)
+	if id := IntentID("n", request); id != Digest([]byte(`{"nonce":"n","request":{"op":"host.exec"}}`)) {
+		t.Error(id)
 	}
 }
 

@@ -146,7 +146,7 @@ func (s *State) adopt(r *Adopted) {
 // dropSession takes a session out of the view, and its log. Its events stay in that of its owner.
 func (s *State) dropSession(ses *session) {
 	for _, at := range ses.log.at {
-		s.events.kept[at-s.events.first].inSession = 0
+		s.events.at(at).inSession = 0
 	}
 	delete(s.sessions, ses.SessionID)
 	s.opened.remove(ses.receipt)

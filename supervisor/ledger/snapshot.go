@@ -117,8 +117,8 @@ func (s *State) Capture() Capture {
 	for p := range s.queue.upward() {
 		doc.Processes = append(doc.Processes, processSnapshot{at[p.owner], p.Process, p.seq, p.opened, p.receipt, p.blobs, p.told, p.progress})
 	}
-	for i := range s.events.kept {
-		e := &s.events.kept[i]
+	for i := range s.events.kept.len {
+		e := s.events.kept.at(i)
 		doc.Events = append(doc.Events, eventSnapshot{at[e.owner], e.Notice, e.inSession})
 	}
 	return Capture{doc}
@@ -296,7 +296,7 @@ func (r *restoring) event(d *eventSnapshot) bool {
 		return false
 	}
 	e := event{Notice: d.Notice, owner: r.owners[d.Owner], inSession: d.InSession}
-	at := int64(len(r.events.kept))
+	at := int64(r.events.kept.len)
 	e.owner.log.at = append(e.owner.log.at, at)
 	if e.inSession != 0 {
 		ses := r.sessions[e.SessionID]
@@ -305,7 +305,7 @@ func (r *restoring) event(d *eventSnapshot) bool {
 		}
 		ses.log.at = append(ses.log.at, at)
 	}
-	r.events.kept = append(r.events.kept, e)
+	r.events.kept.push(e)
 	return true
 }
 
@@ -314,10 +314,10 @@ func (r *restoring) over() bool {
 	ok := ended(&r.State.settled, r.settled, r.State.next) && ended(&r.State.usedKeys, r.used, r.State.next) &&
 		ended(&r.State.closed, r.closed, r.State.next) && ended(&r.State.ended, r.ended, r.State.next)
 	for _, o := range r.owners {
-		ok = ok && o.log.counts(func(at int64) int64 { return r.events.kept[at].Seq })
+		ok = ok && o.log.counts(func(at int64) int64 { return r.events.at(at).Seq })
 	}
 	for _, ses := range r.sessions {
-		ok = ok && ses.log.counts(func(at int64) int64 { return r.events.kept[at].inSession })
+		ok = ok && ses.log.counts(func(at int64) int64 { return r.events.at(at).inSession })
 	}
 	return ok
 }

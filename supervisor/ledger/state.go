@@ -202,7 +202,7 @@ func (s *State) evict() {
 	for s.usedKeys.len() > s.limits.Keys {
 		s.dropKey(s.usedKeys.oldest())
 	}
-	for len(s.events.kept) > s.limits.Notices {
+	for s.events.kept.len > s.limits.Notices {
 		s.dropEvent()
 	}
 }
@@ -231,7 +231,7 @@ func (s *State) retire(r *Retired) {
 			s.dropKey(k)
 		}
 	}
-	for len(s.events.kept) > 0 && s.events.kept[0].AtNS < before {
+	for s.events.kept.len > 0 && s.events.kept.at(0).AtNS < before {
 		s.dropEvent()
 	}
 	s.dropOwners()
@@ -263,8 +263,8 @@ func (s *State) dropOwners() {
 	for name := range s.keys {
 		used[name.owner] = true
 	}
-	for i := range s.events.kept {
-		used[s.events.kept[i].owner] = true
+	for i := range s.events.kept.len {
+		used[s.events.kept.at(i).owner] = true
 	}
 	for name, o := range s.owners {
 		if !used[o] {

@@ -405,6 +405,28 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// R134, R135: what is in flight is known, oldest first, with the place of its record and of its last frame.
+func TestInFlight(t *testing.T) {
+	l := tell(t)
+	l.open(alice, "s")
+	l.exec(alice, "s", "x", false)
+	put := l.intent("put", api.Request{Op: api.OpBlobPut, Principal: bob, RequestedKind: "alias", Blob: &api.BlobPut{}})
+	l.frame("i-x", api.FrameStarted, api.FramePayload{})
+	list := l.InFlight()
+	if len(list) != 2 || list[0].IntentID != "i-x" || list[0].FrameSeq != 1 || list[0].ExecID != "x" || list[0].AdmittedAt == "" ||
+		list[1].EmittedAtSeq != put || list[1].RequestedKind != "alias" {
+		t.Errorf("%+v", list)
+	}
+	l.settle("i-x", api.OutcomeOK, api.Payload{Exec: &api.ExecResult{}})
+	l.settle("put", api.OutcomeOK, api.Payload{})
+	if list := l.InFlight(); len(list) != 0 {
+		t.Errorf("%+v", list)
+	}
+	if got := l.Intents(OwnerOf(bob), &api.Read{Outcome: api.OutcomeOK}, 9); len(got) != 1 || got[0].IntentID != "put" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // R240: history is bounded, and holds the newest; what lives stays.
 func TestHistory(t *testing.T) {
 	l := tell(t)

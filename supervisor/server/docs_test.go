@@ -10,8 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
 // Every route with a request, its reply and an error, as a server really gives them.
@@ -42,8 +45,48 @@ func TestDocs(t *testing.T) {
 	exec, intent := regexp.MustCompile(`x-[a-z0-9]{26}`).FindString(ran), regexp.MustCompile(`"intent_id":"([^"]+)"`).FindStringSubmatch(ran)[1]
 	d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":["echo","hello"]}`, "Accept", "text/event-stream")
 	d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":[]}`)
-	d.show("GET /v1/executions/{exec_id}/output", "/v1/executions/"+exec+"/output?stdout=2", "", "Accept", "application/x-ndjson")
-	d.show("GET /v1/executions/{exec_id}/output", "/v1/executions/x-unknown/output", "")
+	went := d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":["cat"],"stdin_open":true,"wait":false}`, "Idempotency-Key", "build-17")
+	running, of := regexp.MustCompile(`x-[a-z0-9]{26}`).FindString(went), "/v1/executions/"
+	b.until(t, running, api.StateRunning)
+	d.show("GET /v1/executions", of[:len(of)-1]+"?active=true&limit=10", "")
+	d.show("GET /v1/executions", of[:len(of)-1]+"?state=asleep", "")
+	d.show("GET /v1/executions/{exec_id}", of+exec, "")
+	d.show("GET /v1/executions/{exec_id}", of+"x-unknown", "")
+	d.show("POST /v1/executions/{exec_id}/modify", of+running+"/modify", `{"timeout_ns":20000000000}`)
+	d.show("POST /v1/executions/{exec_id}/modify", of+running+"/modify", `{"timeout_ns":0}`)
+	d.show("POST /v1/executions/{exec_id}/pause", of+running+"/pause", ``)
+	d.show("POST /v1/executions/{exec_id}/pause", of+running+"/pause", `{"exec_id":"x-other"}`)
+	d.show("POST /v1/executions/{exec_id}/resume", of+running+"/resume", ``)
+	d.show("POST /v1/executions/{exec_id}/resume", of+"x-unknown/resume", ``)
+	d.show("DELETE /v1/executions/{exec_id}", of+running, "")
+	d.show("POST /v1/executions/{exec_id}/input", of+running+"/input", `{"input_id":"1","data":{"inline_text":{"text":"hello\n"}},"close":true}`)
+	d.show("GET /v1/executions/{exec_id}/wait", of+running+"/wait?wait_ms=10000", "")
+	d.show("GET /v1/executions/{exec_id}/wait", of+running+"/wait?wait_ms=86400000", "")
+	d.show("POST /v1/executions/{exec_id}/input", of+running+"/input", `{"data":{"inline_text":{"text":"more"}}}`)
+	d.show("GET /v1/executions/{exec_id}/output", of+running+"/output?max_bytes=3", "")
+	d.show("GET /v1/executions/{exec_id}/output", of+exec+"/output?stdout=2", "", "Accept", "application/x-ndjson")
+	d.show("GET /v1/executions/{exec_id}/output", of+"x-unknown/output", "")
+	d.show("POST /v1/executions/{exec_id}/signal", of+running+"/signal", `{"signal":"USR1"}`)
+	d.show("POST /v1/executions/{exec_id}/signal", of+running+"/signal", `{"signal":"SIGNOPE"}`)
+	d.show("POST /v1/executions/{exec_id}/cancel", of+running+"/cancel", ``)
+	d.show("POST /v1/executions/{exec_id}/cancel", of+running+"/cancel", `{"pid":1}`)
+	d.show("DELETE /v1/executions/{exec_id}", of+running, "")
+	d.show("POST /v1/executions/stop", "/v1/executions/stop", `{"session_id":"`+session+`"}`)
+	d.show("POST /v1/executions/stop", "/v1/executions/stop", ``)
+	d.show("POST /v1/sessions/{session_id}/pause", "/v1/sessions/"+session+"/pause", ``)
+	d.show("POST /v1/sessions/{session_id}/pause", "/v1/sessions/s-unknown/pause", ``)
+	d.show("POST /v1/sessions/{session_id}/resume", "/v1/sessions/"+session+"/resume", ``)
+	d.show("POST /v1/sessions/{session_id}/resume", "/v1/sessions/"+session+"/resume", `{"session_id":"s-other"}`)
+	d.show("GET /v1/intents", "/v1/intents?session_id="+session+"&limit=2", "")
+	d.show("GET /v1/intents", "/v1/intents?limit=100000", "")
+	d.show("GET /v1/intents/{intent_id}", "/v1/intents/"+intent, "")
+	d.show("GET /v1/intents/{intent_id}", "/v1/intents/sha256:00", "")
+	d.show("GET /v1/intents/{intent_id}/frames", "/v1/intents/"+intent+"/frames", "")
+	d.show("GET /v1/intents/{intent_id}/frames", "/v1/intents/"+intent+"/frames?after=x", "")
+	d.show("GET /v1/sessions/{session_id}/events", "/v1/sessions/"+session+"/events?limit=3", "")
+	d.show("GET /v1/sessions/{session_id}/events", "/v1/sessions/s-unknown/events", "")
+	d.show("GET /v1/events", "/v1/events?after=2&limit=1&wait_ms=1000", "")
+	d.show("GET /v1/events", "/v1/events?after=-1", "")
 	d.show("POST /v1/signal", "/v1/signal", `{"session_id":"`+session+`","signal":"SIGINT"}`)
 	d.show("POST /v1/signal", "/v1/signal", `{"session_id":"`+session+`","signal":"SIGNOPE"}`)
 	stored := d.show("PUT /v1/blobs", "/v1/blobs", "some content")
@@ -61,6 +104,13 @@ func TestDocs(t *testing.T) {
 	d.show("POST /v1/decide", "/v1/decide", `{"op":"host.info"}`)
 	d.show("GET /v1/host", "/v1/host", "")
 	d.show("GET /v1/host", "/v1/host", "", "Stockade-Scope", `{"agent_id":"blind"}`)
+	d.show("GET /v1/quiescence", "/v1/quiescence", "")
+	d.show("GET /v1/quiescence", "/v1/quiescence", "", "Stockade-Scope", `{"agent_id":"blind"}`)
+	d.show("GET /v1/snapshot", "/v1/snapshot", "")
+	d.show("GET /v1/snapshot", "/v1/snapshot?at=1", "")
+	d.show("POST /v1/drain", "/v1/drain", `{}`)
+	d.show("POST /v1/drain", "/v1/drain", `{"undo":"yes"}`)
+	d.show("POST /v1/drain", "/v1/drain", `{"undo":true}`)
 	d.show("GET /v1/version", "/v1/version", "")
 	d.show("GET /v1/version", "/v1/version?verbose=1", "")
 	d.show("POST /v1/ops/{op}", "/v1/ops/process.session.signal", `{"session_id":"`+session+`","signal":15}`)
@@ -85,6 +135,22 @@ func TestDocs(t *testing.T) {
 		os.WriteFile(t.ArtifactDir()+"/routes.md", d.out.Bytes(), 0o644)
 		t.Errorf("%s is not what the server says (%v); run with -update", golden, err)
 	}
+}
+
+// until waits until an execution is in a state.
+func (b *box) until(t testing.TB, exec string, state api.State) {
+	t.Helper()
+	for range 500 {
+		p, err := b.Process(t.Context(), exec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.State == state {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%s does not come to be %s", exec, state)
 }
 
 // docs writes the document.
@@ -159,12 +225,13 @@ func (r *replacer) stable(s string) string {
 		s = strings.ReplaceAll(s, id, name)
 	}
 	for _, rule := range []struct{ pattern, with string }{
-		{`"(\w*_at_ns)":[0-9]+`, `"$1":1767225600000000000`},
-		{`"(\w*_at)":"[^"]*"`, `"$1":"2026-01-01T00:00:00Z"`},
-		{`"(wall_ns|cpu_ns|ns)":[0-9]+`, `"$1":1000000`},
+		{`"((?:\w*_)?at_ns)":[0-9]+`, `"$1":1767225600000000000`},
+		{`"((?:\w*_)?at)":"[^"]*"`, `"$1":"2026-01-01T00:00:00Z"`},
+		{`"(wall_ns|cpu_ns|duration_ns|elapsed_ns|age_ns|ns)":[0-9]+`, `"$1":1000000`},
 		{`"uid":` + strconv.Itoa(os.Geteuid()) + `,"gid":` + strconv.Itoa(os.Getegid()) + `(,"groups":\[[0-9,]*\])?`, `"uid":1000,"gid":1000`},
 		{`,"timings":\[[^\]]*\]`, ``}, // which stages are worth a line differs
 		{`"note":"(\w+ \w+/\w+)\\n[^"]*"`, `"note":"$1\n42\n…\n\n— local …\n"`},
+		{`"records":\d+,"digest":"sha256:[0-9a-f]{64}","size_bytes":\d+`, `"records":42,"digest":"sha256:…","size_bytes":4242`},
 		{`"journal_key":"[^"]*"`, `"journal_key":"stockade-…"`},
 		{` in [0-9.]+m?s; ended`, ` in 1ms; ended`},
 	} {

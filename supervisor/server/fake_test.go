@@ -23,9 +23,13 @@ import (
 // box is a supervisor on a socket, over a launcher that starts nothing (R262).
 type box struct {
 	*client.Client
-	socket string
-	fake   *fake
-	raw    *http.Client // for what the client would never send
+	socket  string
+	fake    *fake
+	raw     *http.Client // for what the client would never send
+	config  supervisor.Config
+	options Options
+	stop    func(end func(context.Context) error)
+	sup     *supervisor.Supervisor
 }
 
 func newBox(t testing.TB, options Options) *box {
@@ -35,50 +39,68 @@ func newBox(t testing.TB, options Options) *box {
 		t.Fatal(err)
 	}
 	f := newFake(t)
-	sup, err := supervisor.New(t.Context(), supervisor.Config{
+	socket := tempSocket(t)
+	b := &box{Client: client.New(socket), socket: socket, fake: f, raw: overSocket(socket), options: options, config: supervisor.Config{
 		State: filepath.Join(t.TempDir(), "state"), Policy: engine, Ceiling: sandbox.DefaultCeiling(), Launcher: f, Version: "test", Log: slog.New(slog.DiscardHandler),
-	})
+	}}
+	b.start(t)
+	t.Cleanup(func() { b.stop(b.sup.Close) })
+	return b
+}
+
+// start begins to serve; an earlier supervisor of the box has stopped.
+func (b *box) start(t testing.TB) {
+	t.Helper()
+	sup, err := supervisor.New(t.Context(), b.config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := serve(t, sup, options)
-	b.fake = f
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		sup.Close(ctx)
-	})
-	return b
+	b.sup, b.stop = sup, listenOn(t, b.socket, sup, b.options)
 }
 
 // serve serves a supervisor on a socket until the test ends.
 func serve(t testing.TB, sup Supervisor, options Options) *box {
 	t.Helper()
+	socket := tempSocket(t)
+	stop := listenOn(t, socket, sup, options)
+	t.Cleanup(func() { stop(func(context.Context) error { return nil }) })
+	return &box{Client: client.New(socket), socket: socket, raw: overSocket(socket)}
+}
+
+// listenOn serves until stop is called, which ends the supervisor in the way it is given first.
+func listenOn(t testing.TB, socket string, sup Supervisor, options Options) (stop func(end func(context.Context) error)) {
+	t.Helper()
 	srv, err := New(sup, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "stockade-") // shorter than t.TempDir: a socket's name is bounded
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(dir, "s")
 	ln, err := Listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
-	t.Cleanup(func() {
+	return func(end func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
+		if err := end(ctx); err != nil {
+			t.Error(err)
+		}
 		srv.Shutdown(ctx)
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		os.RemoveAll(dir)
-	})
-	return &box{Client: client.New(socket), socket: socket, raw: overSocket(socket)}
+	}
+}
+
+// tempSocket is a path that t.TempDir would make longer than a socket's name may be.
+func tempSocket(t testing.TB) string {
+	dir, err := os.MkdirTemp("", "stockade-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
 }
 
 // overSocket is an HTTP/1.1 client without any help.

@@ -320,6 +320,9 @@ func (c *call) frames(req *api.Request) {
 		return
 	}
 	c.follow(req, func(ctx context.Context, e *events) (*api.Receipt, *api.Receipt, error) {
+		if err := req.Validate(); err != nil {
+			return nil, nil, err
+		}
 		req.Read.WaitMS = framesTurn.Milliseconds()
 		for ctx.Err() == nil {
 			page, denial, err := c.server.sup.Frames(ctx, req)

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -21,6 +23,8 @@ import (
 func TestHostileRequests(t *testing.T) {
 	b := newBox(t, Options{})
 	session := b.open(t)
+	cat := b.begin(t, api.Exec{SessionID: b.open(t), Argv: []string{"cat"}, StdinOpen: true}).ExecID
+	b.until(t, cat, api.StateRunning)
 	docs := []struct {
 		method, path, body string
 		optional           []string // members without which the request is still in order
@@ -46,7 +50,21 @@ func TestHostileRequests(t *testing.T) {
 		{"POST", "/v1/ops/host.session.list", `{"labels":{"a":"b"},"state":"ready","limit":1}`,
 			[]string{"/labels", "/labels/a", "/state", "/limit"}, nil},
 		{"POST", "/v1/ops/receipt.list", `{"session_id":"` + session + `","limit":1}`, []string{"/session_id", "/limit"}, nil},
+		{"POST", "/v1/executions/" + cat + "/input", `{"exec_id":"` + cat + `","input_id":"a","data":{"inline_text":{"text":"x"}},"scope":{}}`,
+			[]string{"/exec_id", "/input_id", "/data/inline_text/text", "/scope"}, nil},
+		{"POST", "/v1/executions/" + cat + "/modify", `{"timeout_ns":9000000000,"scope":{}}`, []string{"/scope"}, nil},
+		{"POST", "/v1/executions/" + cat + "/pause", `{"exec_id":"` + cat + `","scope":{}}`, []string{"/exec_id", "/scope", ""}, []string{" empty"}},
+		{"POST", "/v1/executions/" + cat + "/resume", `{"scope":{}}`, []string{"/scope"}, []string{" empty"}},
+		{"POST", "/v1/sessions/" + session + "/resume", `{"session_id":"` + session + `","scope":{}}`, []string{"/session_id", "/scope"}, []string{" empty"}},
+		{"POST", "/v1/executions/stop", `{"session_id":"` + session + `","labels":{"a":"b"},"grace_timeout_ns":1,"scope":{}}`,
+			[]string{"/session_id", "/labels", "/labels/a", "/grace_timeout_ns", "/scope"}, nil},
+		{"POST", "/v1/ops/host.process.list", `{"session_id":"` + session + `","state":"running","active":true,"labels":{"a":"b"},"limit":1}`,
+			[]string{"/session_id", "/state", "/active", "/labels", "/labels/a", "/limit"}, []string{"/active boolean"}},
+		{"POST", "/v1/ops/host.process.output", `{"exec_id":"` + cat + `","after":"0.0.0","wait_ms":1,"max_bytes":1}`, []string{"/after", "/wait_ms", "/max_bytes"}, nil},
+		{"POST", "/v1/ops/host.events", `{"after":"1","wait_ms":1,"limit":1}`, []string{"/after", "/wait_ms", "/limit"}, nil},
+		{"POST", "/v1/executions/" + cat + "/cancel", `{"grace_timeout_ns":0,"wait":true,"scope":{}}`, []string{"/grace_timeout_ns", "/wait", "/scope"}, []string{" empty"}},
 		{"POST", "/v1/ops/process.exec", `{"session_id":"` + session + `","argv":["echo"]}`, nil, nil},
+		{"POST", "/v1/drain", `{"undo":true,"scope":{}}`, []string{"/scope", "/undo"}, nil}, // the last: nothing starts after it
 	}
 	for _, doc := range docs {
 		t.Run(doc.path, func(t *testing.T) {
@@ -95,7 +113,7 @@ func mutations(t *testing.T, doc string) (out []mutation) {
 			"string": `"x/../y"`, "array": `[{}]`, "object": `{"x":{}}`, "NUL": `"\u0000"`, "surrogate": `"\ud800"`, "not utf-8": "\"\xff\"",
 			"long": `"` + strings.Repeat("x", 300<<10) + `"`, "deep": strings.Repeat("[", 1000) + strings.Repeat("]", 1000), "huge": strings.Repeat("9", 5000),
 		} {
-			if sameType(v, kind) || kind == "long" && textual[at] || kind == "string" && textual[at] || kind == "NUL" && at == "/stdin/inline_text/text" {
+			if sameType(v, kind) || kind == "long" && textual[at] || kind == "string" && textual[at] || kind == "NUL" && strings.HasSuffix(at, "/inline_text/text") {
 				continue // another value of the same kind, not another kind
 			}
 			with(kind, raw)
@@ -114,7 +132,7 @@ func mutations(t *testing.T, doc string) (out []mutation) {
 var textual = map[string]bool{
 	"/argv/0": true, "/argv/1": true, "/exec/argv/0": true, "/stdin/inline_text/text": true, "/cwd": true,
 	"/target/local/env/A": true, "/target/local/env/B/secret": true, "/env_patch/A": true, "/env_patch/B/secret": true,
-	"/labels/a": true, "/scope/agent_id": true, "/scope/world_id": true, "/scope/chat_id": true,
+	"/data/inline_text/text": true, "/input_id": true, "/labels/a": true, "/scope/agent_id": true, "/scope/world_id": true, "/scope/chat_id": true,
 }
 
 func sameType(v any, kind string) bool {
@@ -190,6 +208,64 @@ func quote(s string) string {
 		panic(err)
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// Positions, numbers and ids that nobody was given, in URLs and headers: refused with a code or
+// answered with nothing, never a 5xx, and nothing of them comes back as a header or as an event
+// (T159, T160, T169).
+func TestHostilePositions(t *testing.T) {
+	b := newBox(t, Options{Keepalive: 10 * time.Millisecond})
+	session := b.open(t)
+	ran, err := b.Exec(t.Context(), api.Exec{SessionID: session, Argv: []string{"echo", "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Client.Close(t.Context(), api.SessionClose{SessionID: session}); err != nil { // so that its log ends
+		t.Fatal(err)
+	}
+	values := []string{
+		"-1", "%2D1.0.0", "0.0", "0.0.0.0", "0.0.0%00", "00.0.0", "1e3", "0x1", "1.-2.3", "9223372036854775808", "0.0.9223372036854775808", "%ff", "%C3",
+		"a%0d%0aX-Evil:%201", "1%0aevent:%20receipt%0adata:%20{}", "%E2%80%A8", "null", "{}", strings.Repeat("9", 60<<10),
+	}
+	huge := []string{"9223372036854775807", "9223372036854775807.9223372036854775807.9223372036854775807", "0.9223372036854775807.0"}
+	routes := map[string][]string{ // and the parameters that are numbers
+		"/v1/executions/" + ran.ExecID + "/output": {"stdout", "stderr", "max_bytes", "wait_ms"},
+		"/v1/intents/" + ran.IntentID + "/frames":  {"limit", "wait_ms"},
+		"/v1/sessions/" + session + "/events":      {"limit", "wait_ms"},
+		"/v1/executions":                           {"limit"},
+	}
+	for path, numbers := range routes {
+		for _, accept := range []string{"application/json", "text/event-stream", "application/x-ndjson"} {
+			try := func(query string, refused bool, header ...string) {
+				t.Helper()
+				status, body := b.do(t, "GET", path+query, "", append([]string{"Accept", accept}, header...)...)
+				name := fmt.Sprintf("%s%.60s %s %.60q", path, query, accept, header)
+				switch {
+				case status >= 500, refused && status < 400:
+					t.Errorf("%s: %d %.300s", name, status, body)
+				case status >= 400 && !codePattern.MatchString(body):
+					t.Errorf("%s: %d without a code: %.300s", name, status, body)
+				}
+			}
+			for _, v := range values {
+				if decoded, err := url.PathUnescape(v); err == nil && path != "/v1/executions" && accept != "application/json" && !strings.ContainsAny(decoded, "\r\n\x00") {
+					try("", true, "Last-Event-ID", decoded)
+				}
+				try("?after="+v, true)
+				for _, n := range numbers {
+					try("?"+n+"="+v, true)
+				}
+			}
+			for _, v := range huge {
+				try("?after="+v, false)
+			}
+			for _, n := range numbers {
+				if n != "stdout" && n != "stderr" && n != "max_bytes" {
+					try("?"+n+"=9223372036854775807", true)
+				}
+			}
+		}
+	}
 }
 
 // A code of the answer is one that the table knows: clients can rely on docs/api/errors.md.

@@ -443,3 +443,58 @@ func TestEventLogs(t *testing.T) {
 		t.Errorf("%+v %v", all, err)
 	}
 }
+
+// A reader does not notice that the supervisor was replaced under it: what the command wrote
+// meanwhile is there, once (R132, C26).
+func TestResumeOverRestart(t *testing.T) {
+	b := newBox(t, Options{})
+	b.fake.pace = make(chan struct{})
+	session := b.open(t)
+	x := b.begin(t, api.Exec{SessionID: session, Argv: []string{"chatter", "90"}})
+	var got record
+	var events []int64
+	var readers, begun sync.WaitGroup
+	begun.Add(2)
+	readers.Go(func() {
+		first := sync.OnceFunc(begun.Done)
+		r, err := b.Watch(t.Context(), x.ExecID, "", func(e api.Event) error { first(); return got.take(e) })
+		if err != nil || r.Outcome != api.OutcomeOK || r.IntentID != x.IntentID {
+			t.Errorf("watch: %+v %v", r, err)
+		}
+		got.receipt = r
+	})
+	readers.Go(func() {
+		first := sync.OnceFunc(begun.Done)
+		err := b.FollowEvents(t.Context(), session, 0, func(n api.Notice) error {
+			first()
+			events = append(events, n.Seq)
+			if n.ExecID == x.ExecID && n.State == string(api.StateCompleted) {
+				return errStop
+			}
+			return nil
+		})
+		if err != errStop {
+			t.Errorf("events: %v", err)
+		}
+	})
+	begun.Wait()
+	for range 2 {
+		for range 30 {
+			b.fake.pace <- struct{}{}
+		}
+		b.stop(b.sup.Leave)
+		for range 15 { // nobody is there
+			b.fake.pace <- struct{}{}
+		}
+		b.start(t)
+	}
+	readers.Wait()
+	if n := strings.Count(got.stdout.String()+got.stderr.String(), "line "); n != 90 {
+		t.Errorf("%d lines; %s of %d and %d bytes", n, got.cursor(), got.receipt.Payload.Exec.StdoutBytes, got.receipt.Payload.Exec.StderrBytes)
+	}
+	for i, seq := range events {
+		if seq != int64(i+1) {
+			t.Fatalf("events %v", events)
+		}
+	}
+}
