@@ -1,12 +1,9 @@
 package ledger
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -32,117 +29,82 @@ func GlanceOf(b []byte) (g Glance, err error) {
 	g.Type = string(t)
 	switch {
 	case g.Type == TypeReceipt || g.Type == TypeFrame:
-		l := looking{Decoder: jsontext.NewDecoder(bytes.NewBuffer(b), lax)}
-		if err = l.object(&g, record); err == errSeen {
-			err = nil
+		s := scan{rest: b}
+		for s.member() {
+			switch string(s.name) {
+			case "receipt":
+				g.receipt(&s)
+				return g, s.failure()
+			case "frame":
+				g.frame(&s)
+				return g, s.failure()
+			default:
+				s.skip()
+			}
 		}
+		err = s.failure()
 	case g.Type == TypeSnapshot:
 		g.Snapshot = new(SnapshotTaken)
 		err = json.Unmarshal(b, g.Snapshot, lax)
 	case decoders[g.Type] == nil:
-		err = fmt.Errorf("no type %.40q", t)
+		err = fmt.Errorf("record: no type %.40q", t)
 	}
-	if err != nil {
-		return g, fmt.Errorf("record: %w", err)
-	}
-	return g, nil
+	return g, err
 }
 
-// looking reads a record from its beginning.
-type looking struct{ *jsontext.Decoder }
-
-// members says what is read of an object, by name. What is not here is passed over.
-type members map[string]func(l *looking, g *Glance) error
-
-// errSeen ends the look: nothing that follows is of interest.
-var errSeen = errors.New("seen")
-
-var (
-	record = members{"receipt": inside(receiptMembers), "frame": inside(frameMembers)}
-
-	receiptMembers = members{
-		"intent_id": text(func(g *Glance) *string { return &g.IntentID }),
-		"op":        text(func(g *Glance) *string { return (*string)(&g.Op) }),
-		"principal": inside(members{
-			"uid": func(l *looking, g *Glance) error {
-				n, err := l.number()
-				g.Owner.UID = uint32(n)
-				return err
-			},
-			"scope": inside(members{
-				"agent_id": text(func(g *Glance) *string { return &g.Owner.Scope.AgentID }),
-				"world_id": text(func(g *Glance) *string { return &g.Owner.Scope.WorldID }),
-				"chat_id":  text(func(g *Glance) *string { return &g.Owner.Scope.ChatID }),
-			}),
-		}),
-		"session_id": text(func(g *Glance) *string { return &g.SessionID }),
-		"exec_id":    text(func(g *Glance) *string { return &g.ExecID }),
-		"outcome":    last(text(func(g *Glance) *string { return (*string)(&g.Outcome) })),
+func (s *scan) failure() error {
+	if s.err != nil {
+		return fmt.Errorf("record: %w", s.err)
 	}
-
-	frameMembers = members{
-		"intent_id": text(func(g *Glance) *string { return &g.IntentID }),
-		"seq": last(func(l *looking, g *Glance) (err error) {
-			g.FrameSeq, err = l.number()
-			return err
-		}),
-	}
-)
-
-func inside(m members) func(*looking, *Glance) error {
-	return func(l *looking, g *Glance) error { return l.object(g, m) }
+	return nil
 }
 
-func text(to func(*Glance) *string) func(*looking, *Glance) error {
-	return func(l *looking, g *Glance) error {
-		tok, err := l.ReadToken()
-		if err == nil && tok.Kind() != '"' {
-			err = fmt.Errorf("%v where a text belongs", tok.Kind())
+// receipt reads up to the outcome: what follows is for who wants the receipt.
+func (g *Glance) receipt(s *scan) {
+	for s.member() {
+		switch string(s.name) {
+		case "intent_id":
+			g.IntentID = s.text()
+		case "op":
+			g.Op = api.Op(s.text())
+		case "principal":
+			g.owner(s)
+		case "session_id":
+			g.SessionID = s.text()
+		case "exec_id":
+			g.ExecID = s.text()
+		case "outcome":
+			g.Outcome = api.Outcome(s.text())
+			return
+		default:
+			s.skip()
 		}
-		if err == nil {
-			*to(g) = tok.String()
-		}
-		return err
 	}
 }
 
-func last(read func(*looking, *Glance) error) func(*looking, *Glance) error {
-	return func(l *looking, g *Glance) error {
-		if err := read(l, g); err != nil {
-			return err
+func (g *Glance) owner(s *scan) {
+	for s.member() {
+		switch string(s.name) {
+		case "uid":
+			g.Owner.UID = uint32(s.number())
+		case "scope":
+			s.into(&g.Owner.Scope)
+		default:
+			s.skip()
 		}
-		return errSeen
 	}
 }
 
-func (l *looking) number() (int64, error) {
-	tok, err := l.ReadToken()
-	if err == nil && tok.Kind() != '0' {
-		err = fmt.Errorf("%v where a number belongs", tok.Kind())
-	}
-	if err != nil {
-		return 0, err
-	}
-	return tok.Int()
-}
-
-func (l *looking) object(g *Glance, m members) error {
-	tok, err := l.ReadToken()
-	if err == nil && tok.Kind() != '{' {
-		err = fmt.Errorf("%v where an object belongs", tok.Kind())
-	}
-	for err == nil && l.PeekKind() != '}' {
-		if tok, err = l.ReadToken(); err != nil {
-			break
-		}
-		if read := m[tok.String()]; read != nil {
-			err = read(l, g)
-		} else {
-			err = l.SkipValue()
+func (g *Glance) frame(s *scan) {
+	for s.member() {
+		switch string(s.name) {
+		case "intent_id":
+			g.IntentID = s.text()
+		case "seq":
+			g.FrameSeq = s.number()
+			return
+		default:
+			s.skip()
 		}
 	}
-	if err == nil {
-		_, err = l.ReadToken()
-	}
-	return err
 }

@@ -97,7 +97,7 @@ func (s *State) Capture() Capture {
 		Keys:      slices.Grow([]keySnapshot(nil), len(s.keys)),
 		Sessions:  slices.Grow([]sessionSnapshot(nil), s.opened.len()),
 		Processes: slices.Grow([]processSnapshot(nil), s.queue.len()),
-		Events:    slices.Grow([]eventSnapshot(nil), len(s.events.kept)),
+		Events:    slices.Grow([]eventSnapshot(nil), s.events.kept.len),
 	}
 	for i, o := range owners {
 		at[o] = i

@@ -244,7 +244,7 @@ func (s *State) Overdue(beforeNS int64) bool {
 		s.closed.len() > 0 && s.closed.oldest().EndedAtNS < beforeNS ||
 		s.settled.len() > 0 && s.settled.oldest().SettledAtNS < beforeNS ||
 		s.usedKeys.len() > 0 && s.usedKeys.oldest().settledAtNS < beforeNS ||
-		len(s.events.kept) > 0 && s.events.kept[0].AtNS < beforeNS
+		s.events.kept.len > 0 && s.events.kept.at(0).AtNS < beforeNS
 }
 
 // dropOwners forgets who has nothing left here. A scope is what the caller says, so there can
