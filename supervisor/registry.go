@@ -235,6 +235,19 @@ func (r *registry) forget() {
 	})
 }
 
+// retireBefore drops the sessions that ended before an instant.
+func (r *registry) retireBefore(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.order = slices.DeleteFunc(r.order, func(s *session) bool {
+		gone := s.endedBefore(at)
+		if gone {
+			delete(r.sessions, s.id)
+		}
+		return gone
+	})
+}
+
 // find returns the session of that id, if p may know of it: one that is still being built
 // has no grant to be judged by, and nobody was told its id. Who asks for a session is active in it
 // (R021).

@@ -162,6 +162,13 @@ func (s *session) over() bool {
 	return s.state == stateClosed || s.state == stateError
 }
 
+// endedBefore reports whether the session had ended at an instant.
+func (s *session) endedBefore(at time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return (s.state == stateClosed || s.state == stateError) && s.ended.Before(at)
+}
+
 // unknownSession is the answer to an id that does not exist, and to one that belongs to
 // somebody else: the two cannot be told apart.
 func unknownSession(id string) *api.Error {

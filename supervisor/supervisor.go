@@ -35,6 +35,8 @@ type Config struct {
 
 	Log *slog.Logger     // nil means slog.Default
 	Now func() time.Time // nil means time.Now
+
+	segment int64 // bytes of a file of the journal; 0 means its default
 }
 
 // Defaults hold where nobody said anything. They are not policy.
@@ -49,7 +51,14 @@ type Defaults struct {
 	IdleGrace    time.Duration // from the warning that a session is idle to its end; 0 means 30 s, and at most half of its idle time
 	LoadInterval time.Duration // between two looks at what a session uses while something runs in it; 0 means 5 s
 
-	History ledger.Limits // what of the past stays in view; zeros mean the ledger's defaults
+	History          ledger.Limits // what of the past stays in view; zeros mean the ledger's defaults
+	HistoryAge       time.Duration // after which what is over leaves the view; 0 means 7 days
+	OutputPerSession int64         // bytes of the output of ended executions that are kept beside their receipts; 0 means 64 MiB
+	BlobGrace        time.Duration // how long content stays that no record names; 0 means 1 hour
+	JournalAge       time.Duration // after which records may be trimmed; 0 means never
+	JournalBytes     int64         // size from which on records are trimmed; 0 means none
+	SnapshotEvery    int64         // records from one snapshot to the next; 0 means 50,000
+	RetainEvery      time.Duration // between two rounds of retention; 0 means 10 minutes
 }
 
 func (d Defaults) filled() Defaults {
@@ -63,7 +72,15 @@ func (d Defaults) filled() Defaults {
 		Queue:        cmp.Or(d.Queue, 64),
 		IdleGrace:    d.IdleGrace,
 		LoadInterval: cmp.Or(d.LoadInterval, 5*time.Second),
-		History:      d.History,
+
+		History:          d.History,
+		HistoryAge:       cmp.Or(d.HistoryAge, 7*24*time.Hour),
+		OutputPerSession: cmp.Or(d.OutputPerSession, 64<<20),
+		BlobGrace:        cmp.Or(d.BlobGrace, time.Hour),
+		JournalAge:       d.JournalAge,
+		JournalBytes:     d.JournalBytes,
+		SnapshotEvery:    cmp.Or(d.SnapshotEvery, 50_000),
+		RetainEvery:      cmp.Or(d.RetainEvery, 10*time.Minute),
 	}
 }
 
@@ -82,7 +99,11 @@ type Supervisor struct {
 	ceilingDigest string
 	salt          []byte
 	journal       *journal.Journal
+	segment       int64
 	chronicle     *chronicle
+	declared      atomic.Int64 // record that says what our decisions rest on
+	taken         taken
+	spilled       spill
 	blobs         *blob.Store
 	spool         *spool.Store
 	stdins        budget // of memory for stdin
@@ -112,7 +133,9 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 		version:  cfg.Version,
 		log:      cmp.Or(cfg.Log, slog.Default()),
 		now:      cfg.Now,
+		segment:  cfg.segment,
 		left:     make(chan struct{}),
+		spilled:  spill{due: make(chan struct{}, 1)},
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -143,18 +166,19 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 		return nil, err
 	}
 	undo.Add(func() { s.spool.Close() })
-	if s.journal, err = journal.Open(filepath.Join(cfg.State, "journal"), journal.Options{}); err != nil {
+	undo.Add(func() {
+		if s.journal != nil {
+			s.journal.Close()
+		}
+	})
+	if err := s.openJournal(cfg.State); err != nil {
 		return nil, err
 	}
-	undo.Add(func() { s.journal.Close() })
 	s.host = s.launcher.Host()
 	for _, layer := range s.host.Missing() {
 		s.log.Warn("this host lacks a required layer; sessions are refused", "layer", layer.Name, "detail", layer.Detail, "remedy", layer.Remedy)
 	}
 	if err := preflight(s.policy); err != nil {
-		return nil, err
-	}
-	if err := s.replay(); err != nil {
 		return nil, err
 	}
 	// The proof that the journal can be written; nothing has been touched before it.
@@ -165,6 +189,7 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 		return nil, err
 	}
 	s.background.Go(s.watchRunner)
+	s.background.Go(s.retention)
 	s.undo, undo = undo, cleanup.Stack{}
 	return s, nil
 }
@@ -208,6 +233,13 @@ func preflight(policy *rego.Engine) error {
 	return nil
 }
 
+// takeLast stores what the next start begins with.
+func (s *Supervisor) takeLast() {
+	if err := s.take(context.Background()); err != nil {
+		s.log.Warn("no snapshot is left: the next start reads the records since the last one", "error", err)
+	}
+}
+
 // declare records what the decisions of this run rest on.
 func (s *Supervisor) declare(ctx context.Context) error {
 	ceiling, err := api.Encode(s.ceiling)
@@ -215,7 +247,7 @@ func (s *Supervisor) declare(ctx context.Context) error {
 		return err
 	}
 	s.ceilingDigest = ledger.Digest(ceiling)
-	_, err = s.record(ctx, s.journal.Append, &ledger.Start{
+	seq, err := s.record(ctx, s.journal.Append, &ledger.Start{
 		Header:        ledger.At(s.now()),
 		Version:       s.version,
 		PolicyDigest:  s.policy.Digest(),
@@ -226,6 +258,7 @@ func (s *Supervisor) declare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.declared.Store(seq)
 	// What an earlier run left unsigned is signed now, and a journal that has records and no
 	// signature was not left by us.
 	_, err = s.journal.Checkpoint()
@@ -244,13 +277,22 @@ func (s *Supervisor) record(ctx context.Context, write writer, records ...ledger
 			return 0, api.Errorf(api.CodeJournalFailed, "%v", err)
 		}
 	}
-	if first, err = write(ctx, encoded...); err != nil {
+	first, err = write(ctx, encoded...)
+	if errors.Is(err, journal.ErrFull) {
+		s.log.Error("journal", "error", err)
+		return 0, api.Errorf(api.CodeJournalFailed, "the journal takes nothing new: the disk is full")
+	}
+	if err != nil {
 		s.log.Error("journal", "error", err)
 		return 0, api.Errorf(api.CodeJournalFailed, "the journal cannot be written")
+	}
+	for i, b := range encoded {
+		s.chronicle.names.add(first+int64(i), b)
 	}
 	if err := s.chronicle.add(first, records); err != nil {
 		s.log.Error("bug: a record of ours contradicts the format", "first", first, "error", err)
 	}
+	s.taken.recorded(first+int64(len(records)), s.defaults.SnapshotEvery)
 	return first, nil
 }
 
@@ -294,6 +336,7 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	ends.Wait()
 	s.cancel(errors.New("the supervisor has closed"))
 	s.background.Wait()
+	s.takeLast()
 	s.undo.Run()
 	return nil
 }
@@ -314,6 +357,7 @@ func (s *Supervisor) Leave(ctx context.Context) error {
 	s.registry.leave()
 	s.cancel(errors.New("the supervisor has left"))
 	s.background.Wait()
+	s.takeLast()
 	s.undo.Run()
 	return nil
 }
