@@ -70,6 +70,9 @@ func (c *chronicle) apply(seq int64, r ledger.Record) error {
 	switch r := r.(type) {
 	case *ledger.Settled:
 		c.receipts.add(seq, r.Receipt)
+		if done := r.Receipt.Payload.Control; r.Receipt.Op == api.OpProcessDelete && done != nil && done.Status == api.ControlDeleted {
+			c.receipts.delete(done.ExecID)
+		}
 	case *ledger.Frame:
 		c.frames.add(r.Frame.IntentID, seq)
 	}

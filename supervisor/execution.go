@@ -356,7 +356,9 @@ func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Proce
 				continue // killed already
 			}
 			if rest := at.Sub(s.now()); rest > 0 {
-				x.deliver(ctx, s, "TERM", rest)
+				if kill == nil { // it is told once, however many want its end
+					x.deliver(ctx, s, "TERM", rest)
+				}
 				t := time.NewTimer(rest)
 				defer t.Stop()
 				kill = t.C

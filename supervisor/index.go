@@ -31,6 +31,7 @@ type entry struct {
 	outcome api.Outcome
 	session string
 	exec    string
+	deleted bool // its caller did away with the execution: its receipt is all that there is
 }
 
 func newIndex() *index {
@@ -57,6 +58,16 @@ func (x *index) add(seq int64, r *api.Receipt) {
 	x.byIntent[r.IntentID] = at
 	if r.ExecID != "" {
 		x.byExec[r.ExecID] = at
+	}
+}
+
+// delete hides an execution whose record is gone from view (C10). Its receipts stay.
+func (x *index) delete(exec string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if at, ok := x.byExec[exec]; ok {
+		x.entries[at].deleted = true
+		delete(x.byExec, exec)
 	}
 }
 

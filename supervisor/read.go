@@ -194,7 +194,7 @@ func (s *Supervisor) receiptPlace(req *api.Request) (entry, bool) {
 		return s.chronicle.receipts.exec(req.Principal, req.Read.ExecID)
 	}
 	e, ok := s.chronicle.receipts.intent(req.Principal, req.Read.IntentID)
-	return e, ok && e.exec != ""
+	return e, ok && e.exec != "" && !e.deleted
 }
 
 // receiptOf returns the receipt of an execution that has ended.
