@@ -240,7 +240,13 @@ func (s *Supervisor) keptOutput(r *api.Receipt) (outputSource, func(), error) {
 	if r.Payload.Exec == nil {
 		return &receiptSource{}, func() {}, nil
 	}
-	if log, err := s.spool.Recover(r.ExecID, math.MaxInt64); err == nil {
+	// What is open when the supervisor closes can be read to its end; nothing is opened behind it.
+	if !s.admission.enter() {
+		return nil, nil, api.Errorf(api.CodeShuttingDown, "the supervisor is shutting down")
+	}
+	log, err := s.spool.Recover(r.ExecID, math.MaxInt64)
+	s.admission.leave()
+	if err == nil {
 		if log.Kept(spool.Stdout)+log.Kept(spool.Stderr) > 0 {
 			log.Seal()
 			return logSource{log}, log.Close, nil
