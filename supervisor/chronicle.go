@@ -73,12 +73,20 @@ func (c *chronicle) apply(seq int64, r ledger.Record) error {
 	switch r := r.(type) {
 	case *ledger.Settled:
 		if r.Receipt != nil {
-			c.receipts.add(entryOf(seq, r.Receipt))
+			c.settled(entryOf(seq, r.Receipt), r.Receipt)
 		}
 	case *ledger.Frame:
 		c.frames.add(r.Frame.IntentID, r.Frame.Seq, seq)
 	}
 	return c.state.Apply(seq, r)
+}
+
+// settled notes where a receipt is. What is deleted is found no more (C10).
+func (c *chronicle) settled(e entry, r *api.Receipt) {
+	c.receipts.add(e)
+	if done := r.Payload.Control; e.op == api.OpProcessDelete && done != nil && done.Status == api.ControlDeleted {
+		c.receipts.delete(done.ExecID)
+	}
 }
 
 // place notes where a record is that the state has from a snapshot.

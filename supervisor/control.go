@@ -314,7 +314,7 @@ func actCancel(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 
 // endLimit is how long the end of an execution may take that has so much grace.
 func endLimit(grace time.Duration) time.Duration {
-	const more = time.Second + reapLimit
+	const more = reapLimit + drainLimit + time.Second
 	return min(grace, math.MaxInt64-more) + more
 }
 

@@ -27,9 +27,10 @@ type Recorded struct {
 // ReadDecision rebuilds the decision about an intent from the files of a state
 // directory, whether or not a supervisor has it open. Asked again with the same policy,
 // [rego.Engine.Decide] gives the same answer. The caller compares digests: a policy
-// that changed since has another one.
+// that changed since has another one. When what is missing may have been trimmed, the error is a
+// [*journal.TrimmedError].
 func ReadDecision(stateDir, intentID string) (*Recorded, error) {
-	d := reading{intentID: intentID, ceilings: map[string]sandbox.Ceiling{}, opens: map[string]opening{}}
+	d := reading{intentID: intentID, first: -1, ceilings: map[string]sandbox.Ceiling{}, opens: map[string]opening{}}
 	if err := journal.Scan(filepath.Join(stateDir, "journal"), d.read); err != nil {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func ReadDecision(stateDir, intentID string) (*Recorded, error) {
 		return nil, fmt.Errorf("the request of intent %s was too large to be kept: %d bytes, %s; what became of it: %s",
 			intentID, d.large.SizeBytes, d.large.Digest, d.why())
 	case d.request == nil:
-		return nil, fmt.Errorf("no intent %s in the journal", intentID)
+		return nil, d.missing("no intent %s in the journal", intentID)
 	case d.decision == nil:
 		return nil, fmt.Errorf("policy was not asked about intent %s: %s", intentID, d.why())
 	}
@@ -49,6 +50,7 @@ func ReadDecision(stateDir, intentID string) (*Recorded, error) {
 // open, which comes before everything in the session.
 type reading struct {
 	intentID string
+	first    int64 // number of the first record; -1 before it
 	ceilings map[string]sandbox.Ceiling
 	opens    map[string]opening // by session
 	request  *api.Request
@@ -63,6 +65,9 @@ type opening struct {
 }
 
 func (d *reading) read(seq int64, b []byte) error {
+	if d.first < 0 {
+		d.first = seq
+	}
 	var r struct {
 		ledger.Header
 		IntentID string `json:"intent_id"`
@@ -138,17 +143,26 @@ func (d *reading) why() string {
 	return why
 }
 
+// missing is the error when a record is not there: it may have been, once.
+func (d *reading) missing(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	if d.first > 0 {
+		return fmt.Errorf("%v: %w", err, &journal.TrimmedError{First: d.first})
+	}
+	return err
+}
+
 func (d *reading) rebuild() (*Recorded, error) {
 	record := d.decision
 	ceiling, ok := d.ceilings[record.CeilingDigest]
 	if !ok {
-		return nil, fmt.Errorf("intent %s: no record of the ceiling %s", d.intentID, record.CeilingDigest)
+		return nil, d.missing("intent %s: no record of the ceiling %s", d.intentID, record.CeilingDigest)
 	}
 	in := rego.Input{Request: d.request, Process: record.Process, Facts: record.Facts, Ceiling: ceiling, NowNS: record.NowNS}
 	if record.Session != nil {
 		open := d.opens[record.Session.SessionID]
 		if open.receipt == nil || open.receipt.Payload.Open.Grant == nil {
-			return nil, fmt.Errorf("intent %s: no record of the open of session %s", d.intentID, record.Session.SessionID)
+			return nil, d.missing("intent %s: no record of the open of session %s", d.intentID, record.Session.SessionID)
 		}
 		in.Session = open.judged(record.Session)
 	}

@@ -356,7 +356,9 @@ func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Proce
 				continue // killed already
 			}
 			if rest := at.Sub(s.now()); rest > 0 {
-				x.deliver(ctx, s, "TERM", rest)
+				if kill == nil { // it is told once, however many want its end
+					x.deliver(ctx, s, "TERM", rest)
+				}
 				t := time.NewTimer(rest)
 				defer t.Stop()
 				kill = t.C
@@ -498,6 +500,14 @@ func (x *execution) written() (stdout, stderr int64) {
 		return 0, 0
 	}
 	return x.log.Total(spool.Stdout), x.log.Total(spool.Stderr)
+}
+
+// kept is how much of its output is in files.
+func (x *execution) kept() int64 {
+	if x.log == nil {
+		return 0
+	}
+	return x.log.Kept(spool.Stdout) + x.log.Kept(spool.Stderr)
 }
 
 // follow takes the log for a reader, or reports false when there is none any more: what it held

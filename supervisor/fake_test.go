@@ -191,7 +191,13 @@ var commands = map[string]func(*process) exit{
 	"stubborn": func(p *process) exit { <-p.killed; return exit{signal: 9} },
 	// read prints what it reads, until the end of its stdin.
 	"read": func(p *process) exit {
-		go func() { <-p.killed; p.input.Close() }()
+		go func() {
+			select {
+			case <-p.killed:
+				p.input.Close()
+			case <-p.ended:
+			}
+		}()
 		io.Copy(p.stdout, p.input)
 		if isClosed(p.killed) {
 			return exit{signal: 9}
@@ -563,8 +569,10 @@ grant := {
 		"max_inline_bytes": 32768, "cwd_prefixes": ["/work", "/tmp"], "output_prefixes": ["/work"],
 		"signals": ["TERM", "KILL", "INT", "HUP"],
 		"background": object.get(input.request.open, ["labels", "background"], "no") == "yes",
+		"queue": object.get(input.request.open, ["labels", "queue"], "yes") == "yes",
 	},
 	"workdir": "/work", "hostname": "", "ttl_ns": 3600000000000,
+	"idle_timeout_ns": to_number(object.get(input.request.open, ["labels", "idle"], "0")),
 }
 
 mounts := [{"host_path": m.host_path, "guest_path": m.guest_path, "mode": m.mode} |
@@ -585,13 +593,19 @@ decision := {"allow": true, "deny": [], "obligations": {"output": "blob"}} if wo
 
 decision := {"allow": true, "deny": [], "limits": {"timeout_ns": 1000000000}} if word == "brief"
 
-decision := {"allow": true, "deny": []} if not word in {"asblob", "brief", "forbidden"}
+decision := {"allow": true, "deny": [], "limits": {"timeout_ns": 20000000000}} if word == "lengthy"
+
+decision := {"allow": true, "deny": []} if not word in {"asblob", "brief", "lengthy", "forbidden"}
 `)},
 	"signal.rego": {Data: []byte(`package stockade.signal
 
 import rego.v1
 
-decision := {"allow": true, "deny": []}
+decision := {"allow": false, "deny": [{"code": "kept"}]} if input.process.labels.keep == input.session.labels.keep
+
+decision := {"allow": true, "deny": []} if not kept
+
+kept if input.process.labels.keep == input.session.labels.keep
 `)},
 	"blob.rego": {Data: []byte(`package stockade.blob
 

@@ -50,9 +50,16 @@ func (x *execution) totals() api.FramePayload {
 	return api.FramePayload{StdoutBytes: out, StderrBytes: err}
 }
 
-// framesAfter reads the frames of an intent from the journal, those after seq.
-func (s *Supervisor) framesAfter(intent string, seq int64, most int) ([]api.Frame, error) {
-	places := s.chronicle.framePlaces(intent, seq)
+// framesAfter reads the frames of an intent from the journal, those after number after, of which there are
+// total by now. The error is of code gone when they are not all there any more.
+func (s *Supervisor) framesAfter(intent string, after, total int64, most int) ([]api.Frame, error) {
+	places, gone := s.chronicle.framePlaces(intent, after)
+	if len(places) == 0 {
+		gone = max(0, total-after)
+	}
+	if gone > 0 {
+		return nil, api.Errorf(api.CodeGone, "frames up to %d are not kept any more", after+gone)
+	}
 	var frames []api.Frame
 	for _, at := range places[:min(len(places), most)] {
 		b, err := s.journal.Get(at)

@@ -34,6 +34,7 @@ type entry struct {
 	outcome api.Outcome
 	session string
 	exec    string
+	deleted bool // its caller did away with the execution: its receipt is all that there is
 }
 
 func newIndex() *index {
@@ -89,6 +90,16 @@ func (x *index) trim(first int64) {
 	clear(x.owners)
 	for i := range x.entries {
 		x.owners[*x.entries[i].owner] = x.entries[i].owner
+	}
+}
+
+// delete hides an execution whose record is gone from view (C10). Its receipts stay.
+func (x *index) delete(exec string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if at, ok := x.byExec[exec]; ok {
+		x.entries[at-x.dropped].deleted = true
+		delete(x.byExec, exec)
 	}
 }
 

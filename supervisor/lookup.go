@@ -158,6 +158,11 @@ func (s *Supervisor) endedOutput(req *api.Request, at cursor, most int64) (*api.
 		return nil, err
 	}
 	defer done()
+	if first := src.first(at); first != at {
+		p.Gone = &api.Gone{From: at.String(), FirstAvailable: first.String()}
+		p.Cursor = first.String()
+		return p, nil
+	}
 	if p.Output, err = chunks(src, &at, most); err != nil {
 		return nil, missing(err)
 	}
@@ -233,7 +238,7 @@ func (s *Supervisor) Frames(ctx context.Context, req *api.Request) (*api.FrameLi
 			over = isClosed(done)
 		}
 		list := &api.FrameList{}
-		if list.Frames, err = s.framesAfter(in.IntentID, after, limit(req.Read.Limit)); err != nil || len(list.Frames) > 0 {
+		if list.Frames, err = s.framesAfter(in.IntentID, after, in.FrameSeq, limit(req.Read.Limit)); err != nil || len(list.Frames) > 0 {
 			return list, nil, err
 		}
 		if over && x != nil && x.call.err != nil { // it goes on, but not with this supervisor
@@ -411,16 +416,11 @@ func (s *Supervisor) Snapshot(ctx context.Context, req *api.Request) (*api.Snaps
 	if denial, err := s.permitRead(req, nil); denial != nil || err != nil {
 		return nil, denial, err
 	}
-	out := &api.Snapshot{}
-	var content []byte
-	var err error
-	s.chronicle.read(func(state *ledger.State) {
-		out.Records = state.Records()
-		content, err = state.Snapshot()
-	})
+	var c ledger.Capture
+	s.chronicle.read(func(state *ledger.State) { c = state.Capture() })
+	content, err := c.Encode()
 	if err != nil {
 		return nil, nil, api.Errorf(api.CodeInternalError, "%v", err)
 	}
-	out.Digest, out.SizeBytes = ledger.Digest(content), int64(len(content))
-	return out, nil, nil
+	return &api.Snapshot{Records: c.Records(), Digest: ledger.Digest(content), SizeBytes: int64(len(content))}, nil, nil
 }

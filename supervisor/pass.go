@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/stockade-dev/stockade/internal/journal"
+	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
@@ -54,9 +55,16 @@ func (p *pass) take(seq int64, b []byte) error {
 		if err != nil {
 			return err
 		}
-		p.into.place(seq, &g)
 		p.claim(seq, g.Snapshot)
-		return nil
+		if g.Op != api.OpProcessDelete {
+			p.into.place(seq, &g)
+			return nil
+		}
+		r, err := ledger.Decode(b)
+		if settled, ok := r.(*ledger.Settled); ok && settled.Receipt != nil {
+			p.into.settled(entryOf(seq, settled.Receipt), settled.Receipt)
+		}
+		return err
 	}
 	r, err := ledger.Decode(b)
 	if err != nil {

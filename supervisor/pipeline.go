@@ -421,6 +421,7 @@ func (s *Supervisor) settleExecution(c *call, r *api.Receipt) {
 		}
 	})
 	s.settle(c, r, s.journal.Settle, before...)
+	s.spilled.add(x.kept(), s.defaults.OutputPerSession)
 	x.wake.all()
 	if x.drained == nil || isClosed(x.drained) {
 		s.launcher.Forget(c.session.id, x.id)

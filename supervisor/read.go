@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/stockade-dev/stockade/internal/blob"
+	"github.com/stockade-dev/stockade/internal/journal"
 	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -88,7 +89,7 @@ func (s *Supervisor) Receipt(ctx context.Context, req *api.Request) (*api.Receip
 	}
 	e, ok := s.chronicle.receipts.intent(req.Principal, req.Read.IntentID)
 	if !ok {
-		return nil, nil, api.Errorf(api.CodeNotFound, "there is no receipt of %.80s", req.Read.IntentID)
+		return nil, nil, s.absent(api.Errorf(api.CodeNotFound, "there is no receipt of %.80s", req.Read.IntentID))
 	}
 	r, err := s.receiptAt(e.seq)
 	return r, nil, err
@@ -103,6 +104,9 @@ func (s *Supervisor) Receipts(ctx context.Context, req *api.Request) (*api.Recei
 	list := &api.ReceiptList{Receipts: []api.Receipt{}}
 	for _, seq := range s.chronicle.receipts.list(req.Principal, req.Read, limit(req.Read.Limit)) {
 		r, err := s.receiptAt(seq)
+		if isGone(err) {
+			break // trimmed since, and so are those that follow
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -120,8 +124,26 @@ func (s *Supervisor) receiptAt(seq int64) (*api.Receipt, error) {
 			return record.Receipt, nil
 		}
 	}
+	if errors.Is(err, journal.ErrTrimmed) {
+		return nil, api.Errorf(api.CodeGone, "the receipt is not kept any more")
+	}
 	s.log.Error("receipt cannot be read", "seq", seq, "error", err)
 	return nil, api.Errorf(api.CodeJournalFailed, "the receipt cannot be read")
+}
+
+// absent is the answer to an id that neither the view nor the journal has. Of a journal that was trimmed nobody
+// can say whether it had it; that is the same for everybody's ids.
+func (s *Supervisor) absent(err *api.Error) *api.Error {
+	first := s.journal.First()
+	if first == 0 {
+		return err
+	}
+	return api.Errorf(api.CodeGone, "%s, unless it was before record %d: those are not kept any more", err.Message, first)
+}
+
+func isGone(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	return ok && e.Code == api.CodeGone
 }
 
 // OpenBlob returns the content of a blob and its size. Content that does not match its
@@ -176,7 +198,7 @@ func (s *Supervisor) permitFollow(req *api.Request) (x *execution, denial *api.R
 		}
 		ended, ok := s.receiptPlace(req)
 		if !ok {
-			return unknownExecution(ref)
+			return s.absent(unknownExecution(ref))
 		}
 		c.session, _ = s.registry.find(req.Principal, ended.session) // nil once it is history
 		return nil
@@ -194,22 +216,30 @@ func (s *Supervisor) receiptPlace(req *api.Request) (entry, bool) {
 		return s.chronicle.receipts.exec(req.Principal, req.Read.ExecID)
 	}
 	e, ok := s.chronicle.receipts.intent(req.Principal, req.Read.IntentID)
-	return e, ok && e.exec != ""
+	return e, ok && e.exec != "" && !e.deleted
 }
 
 // receiptOf returns the receipt of an execution that has ended.
 func (s *Supervisor) receiptOf(req *api.Request) (*api.Receipt, error) {
 	e, ok := s.receiptPlace(req)
 	if !ok {
-		return nil, unknownExecution(api.ProcessRef{ExecID: req.Read.ExecID, IntentID: req.Read.IntentID})
+		return nil, s.absent(unknownExecution(api.ProcessRef{ExecID: req.Read.ExecID, IntentID: req.Read.IntentID}))
 	}
 	return s.receiptAt(e.seq)
 }
 
 // emitKept hands out what is kept of an execution that has ended.
 func (s *Supervisor) emitKept(ctx context.Context, r *api.Receipt, at cursor, emit func(api.Event)) error {
-	frames, err := s.framesAfter(r.IntentID, at.frame, int(r.FrameSeq))
-	if err != nil {
+	skip := func(to cursor) {
+		if from := at; from != to {
+			at = to
+			emit(api.Event{Kind: "gone", Cursor: at.String(), IntentID: r.IntentID, ExecID: r.ExecID, Gone: &api.Gone{From: from.String(), FirstAvailable: at.String()}})
+		}
+	}
+	frames, err := s.framesAfter(r.IntentID, at.frame, r.FrameSeq, int(r.FrameSeq))
+	if isGone(err) {
+		skip(cursor{max(at.frame, r.FrameSeq), at.stdout, at.stderr})
+	} else if err != nil {
 		return err
 	}
 	for i := range frames {
@@ -221,6 +251,7 @@ func (s *Supervisor) emitKept(ctx context.Context, r *api.Receipt, at cursor, em
 		return err
 	}
 	defer done()
+	skip(src.first(at))
 	for ctx.Err() == nil {
 		chunk, err := src.next(&at, readAtOnce)
 		if err != nil {
@@ -240,22 +271,56 @@ func (s *Supervisor) keptOutput(r *api.Receipt) (outputSource, func(), error) {
 	if r.Payload.Exec == nil {
 		return &receiptSource{}, func() {}, nil
 	}
-	if log, err := s.spool.Recover(r.ExecID, math.MaxInt64); err == nil {
-		if log.Kept(spool.Stdout)+log.Kept(spool.Stderr) > 0 {
+	// What is open when the supervisor closes can be read to its end; nothing is opened behind it.
+	if !s.admission.enter() {
+		return nil, nil, api.Errorf(api.CodeShuttingDown, "the supervisor is shutting down")
+	}
+	log, err := s.spool.Recover(r.ExecID, math.MaxInt64)
+	s.admission.leave()
+	if err == nil {
+		if holds(log, r.Payload.Exec) {
 			log.Seal()
 			return logSource{log}, log.Close, nil
 		}
 		log.Close()
 	}
 	src := &receiptSource{}
-	for i, o := range []*api.Output{r.Payload.Exec.Stdout, r.Payload.Exec.Stderr} {
+	for i, o := range outputsOf(r.Payload.Exec) {
+		if o.output == nil {
+			src.lost[i] = o.total
+			continue
+		}
 		var err error
-		if src.content[i], err = s.recorded(o); err != nil {
+		if src.content[i], err = s.recorded(o.output); err != nil {
 			src.close()
 			return nil, nil, missing(err)
 		}
 	}
 	return src, src.close, nil
+}
+
+// outputOf is what a receipt says of one stream.
+type outputOf struct {
+	output *api.Output // nil: there was none, or it is not in the receipt
+	total  int64       // bytes that the command wrote
+}
+
+func outputsOf(x *api.ExecResult) [2]outputOf {
+	return [2]outputOf{{x.Stdout, x.StdoutBytes}, {x.Stderr, x.StderrBytes}}
+}
+
+// holds reports whether a log has all that there ever was to read: a crash can have left a part of one that
+// was being removed.
+func holds(log *spool.Log, x *api.ExecResult) bool {
+	some := false
+	for i, o := range outputsOf(x) {
+		kept := log.Kept(spool.Stream(i))
+		some = some || kept > 0
+		if kept < o.output.Kept() || o.output == nil && o.total > 0 && kept == 0 {
+			return false
+		}
+	}
+	return some
 }
 
 // missing is an error of content that a receipt names.
@@ -267,7 +332,15 @@ func missing(err error) *api.Error {
 }
 
 // receiptSource reads what a receipt holds.
-type receiptSource struct{ content [2]content }
+type receiptSource struct {
+	content [2]content
+	lost    [2]int64 // bytes of a stream that were kept beside the receipt, and are not any more
+}
+
+func (r *receiptSource) first(at cursor) cursor {
+	at.stdout, at.stderr = max(at.stdout, r.lost[0]), max(at.stderr, r.lost[1])
+	return at
+}
 
 func (r *receiptSource) next(at *cursor, most int64) (api.Chunk, error) {
 	for i, name := range []string{"stdout", "stderr"} {

@@ -185,7 +185,7 @@ func (s *Supervisor) overdue(before int64) bool {
 		return false
 	}
 	var last ledger.Header
-	err := s.headerAt(before-1, &last)
+	err := s.recordAt(before-1, &last)
 	return err == nil && last.AtNS < s.now().Add(-s.defaults.JournalAge).UnixNano()
 }
 

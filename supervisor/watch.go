@@ -21,6 +21,9 @@ type outputSource interface {
 	// next gives what follows the cursor, in order of arrival, and moves the cursor. No bytes and no
 	// error is the end, for now or for good.
 	next(at *cursor, most int64) (api.Chunk, error)
+
+	// first gives the first position from the cursor on behind which nothing is left out.
+	first(at cursor) cursor
 }
 
 // logSource reads a spooled log.
@@ -47,6 +50,8 @@ func (l logSource) next(at *cursor, most int64) (api.Chunk, error) {
 	}
 	return api.Chunk{}, nil
 }
+
+func (logSource) first(at cursor) cursor { return at }
 
 // behind says how far a reader is behind the process.
 func (l logSource) behind(at cursor) *api.Lagged {
@@ -120,7 +125,7 @@ func outputEvent(intent, exec string, c api.Chunk, at cursor) api.Event {
 
 // emitFrames hands out the frames after the cursor.
 func (s *Supervisor) emitFrames(x *execution, at *cursor, emit func(api.Event)) (moved bool) {
-	frames, err := s.framesAfter(x.call.intent, at.frame, 64)
+	frames, err := s.framesAfter(x.call.intent, at.frame, 0, 64)
 	if err != nil {
 		return false // it is in the log
 	}

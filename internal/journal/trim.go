@@ -19,8 +19,7 @@ import (
 // at any moment the journal begins where it did, or at the anchor. A proof of a trimmed
 // record and a checkpoint over it, kept elsewhere, are as good as before.
 //
-// After [ErrFull], for which Trim needs to have no more room than its notes do, nothing was
-// trimmed. Any other error of a write or sync is final as in [Journal.Append]. A segment
+// Trim needs room for its notes, a few KiB: after [ErrFull] nothing was trimmed. Any other error of a write or sync is final as in [Journal.Append]. A segment
 // that cannot be unlinked is an error, is not part of the journal any more, and is tried
 // again by the next Open.
 func (j *Journal) Trim(before int64) (first int64, err error) {
@@ -36,7 +35,7 @@ func (j *Journal) Trim(before int64) (first int64, err error) {
 	if err != nil {
 		return j.First(), fmt.Errorf("trim: %w", err)
 	}
-	return segments[max(0, keep)].first, nil
+	return segments[keep].first, nil
 }
 
 // Cut is the least that [Journal.Trim] can be asked for so that it gives anything back: where the second

@@ -142,6 +142,20 @@ type Output struct {
 	TotalBytes  int64        `json:"total_bytes,omitzero"` // written by the process, when truncated
 }
 
+// Kept is how many bytes of the stream there are to read: 0 of output that is absent.
+func (o *Output) Kept() int64 {
+	switch {
+	case o == nil:
+	case o.Blob != nil:
+		return o.Blob.SizeBytes
+	case o.InlineText != nil:
+		return int64(len(o.InlineText.Text))
+	case o.InlineBytes != nil:
+		return int64(len(o.InlineBytes.Bytes))
+	}
+	return 0
+}
+
 // BlobOutput is output that was stored as a blob.
 type BlobOutput struct {
 	BlobRef      string `json:"blob_ref"`

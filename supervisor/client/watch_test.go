@@ -58,18 +58,18 @@ func TestEffectsAreSentOnce(t *testing.T) {
 func TestFollowedGoesOn(t *testing.T) {
 	var asked atomic.Int64
 	var after atomic.Value
-	steps := 0 // of progress before there is none
+	var steps atomic.Int64 // of progress before there is none
 	c := hurried(serve(t, func(w http.ResponseWriter, r *http.Request) {
 		n := int(asked.Add(1))
 		after.Store(r.URL.Query().Get("after"))
-		if n <= steps {
+		if n <= int(steps.Load()) {
 			events(w, fmt.Sprintf(`{"kind":"output","cursor":"c%d","exec_id":"x"}`, n))
 		}
 		cut()
 	}), 3)
 	for _, row := range []struct{ steps, asked int }{{0, 4}, {1, 4}, {10, 13}} {
 		asked.Store(0)
-		steps = row.steps
+		steps.Store(int64(row.steps))
 		seen := 0
 		_, err := c.Watch(t.Context(), "x", "", func(api.Event) error { seen++; return nil })
 		want := ""

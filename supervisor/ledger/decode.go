@@ -101,41 +101,13 @@ type ignored struct{}
 func (ignored) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return dec.SkipValue() }
 
 type requestExec struct {
-	Argv      command
+	Argv      []string // the beginning
 	Labels    map[string]string
 	StdinOpen bool
 	StdinRef  string
 	Stdin     struct {
 		BlobRef api.BlobRef `json:"blob_ref"`
 	}
-}
-
-// command is the beginning of an argv.
-type command []string
-
-// UnmarshalJSONFrom reads as much as is shown.
-func (c *command) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	if dec.PeekKind() != '[' {
-		return dec.SkipValue()
-	}
-	if _, err := dec.ReadToken(); err != nil {
-		return err
-	}
-	for dec.PeekKind() != ']' {
-		if len(*c) == keptArgs || dec.PeekKind() != '"' {
-			if err := dec.SkipValue(); err != nil {
-				return err
-			}
-			continue
-		}
-		arg, err := dec.ReadToken()
-		if err != nil {
-			return err
-		}
-		*c = append(*c, shorten(arg.String(), keptArgument))
-	}
-	_, err := dec.ReadToken()
-	return err
 }
 
 func decodeIntent(b []byte) (Record, error) {
@@ -202,7 +174,7 @@ func (s *scan) exec() *requestExec {
 	for s.member() {
 		switch string(s.name) {
 		case "argv":
-			s.into(&x.Argv)
+			x.Argv = s.command()
 		case "labels":
 			s.into(&x.Labels)
 		case "stdin_open":
@@ -218,6 +190,19 @@ func (s *scan) exec() *requestExec {
 	return x
 }
 
+// command reads as much of an argv as is shown.
+func (s *scan) command() []string {
+	var argv []string
+	for s.element() {
+		if len(argv) == keptArgs {
+			s.skip()
+			continue
+		}
+		argv = append(argv, shorten(s.text(), keptArgument))
+	}
+	return argv
+}
+
 func (s *scan) principal(p *api.Principal) {
 	for s.member() {
 		switch string(s.name) {
@@ -226,7 +211,9 @@ func (s *scan) principal(p *api.Principal) {
 		case "gid":
 			p.GID = uint32(s.number())
 		case "groups":
-			s.into(&p.Groups)
+			for s.element() {
+				p.Groups = append(p.Groups, uint32(s.number()))
+			}
 		case "scope":
 			s.into(&p.Scope)
 		default:

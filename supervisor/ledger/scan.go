@@ -23,7 +23,7 @@ import (
 //		}
 //	}
 //
-// An object in it is read by the same loop in place of a value. It is for what we have written
+// An object in it is read by the same loop in place of a value, an array with element. It is for what we have written
 // ourselves, strictly, and the journal knows to be the same: into what it skips it does not look. That is
 // most of a journal.
 type scan struct {
@@ -61,6 +61,27 @@ func (s *scan) member() bool {
 	s.name, s.rest = name[1:len(name)-1], s.rest[1:]
 	s.peek()
 	return true
+}
+
+// element goes to the next value of an array, and reports whether there is one.
+func (s *scan) element() bool {
+	switch s.peek() {
+	case '[':
+		s.rest = s.rest[1:]
+		if s.peek() != ']' {
+			return true
+		}
+		s.rest = s.rest[1:]
+	case ',':
+		s.rest = s.rest[1:]
+		s.peek()
+		return true
+	case ']':
+		s.rest = s.rest[1:]
+	default:
+		s.fail(errSyntax)
+	}
+	return false
 }
 
 // peek passes white space, of which our own records have none, and returns what follows it; 0 at the

@@ -43,7 +43,12 @@ func TestDocs(t *testing.T) {
 	d.show("GET /v1/sessions/{session_id}", "/v1/sessions/s-unknown", "")
 	ran := d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":["echo","hello"],"timeout_ns":5000000000}`)
 	exec, intent := regexp.MustCompile(`x-[a-z0-9]{26}`).FindString(ran), regexp.MustCompile(`"intent_id":"([^"]+)"`).FindStringSubmatch(ran)[1]
-	d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":["echo","hello"]}`, "Accept", "text/event-stream")
+	b.fake.pace = make(chan struct{}, 1)
+	go func() { // it writes once its start has been told of, so that the events have one order
+		b.untilAny(t, api.StateRunning)
+		b.fake.pace <- struct{}{}
+	}()
+	d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":["chatter","1"]}`, "Accept", "text/event-stream")
 	d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":[]}`)
 	went := d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":["cat"],"stdin_open":true,"wait":false}`, "Idempotency-Key", "build-17")
 	running, of := regexp.MustCompile(`x-[a-z0-9]{26}`).FindString(went), "/v1/executions/"
@@ -59,7 +64,10 @@ func TestDocs(t *testing.T) {
 	d.show("POST /v1/executions/{exec_id}/resume", of+running+"/resume", ``)
 	d.show("POST /v1/executions/{exec_id}/resume", of+"x-unknown/resume", ``)
 	d.show("DELETE /v1/executions/{exec_id}", of+running, "")
-	d.show("POST /v1/executions/{exec_id}/input", of+running+"/input", `{"input_id":"1","data":{"inline_text":{"text":"hello\n"}},"close":true}`)
+	d.show("POST /v1/executions/{exec_id}/input", of+running+"/input", `{"input_id":"1","data":{"inline_text":{"text":"hello\n"}}}`)
+	if _, err := b.Input(t.Context(), api.ProcessInput{ProcessRef: api.ProcessRef{ExecID: running}, Close: true}); err != nil {
+		t.Fatal(err)
+	}
 	d.show("GET /v1/executions/{exec_id}/wait", of+running+"/wait?wait_ms=10000", "")
 	d.show("GET /v1/executions/{exec_id}/wait", of+running+"/wait?wait_ms=86400000", "")
 	d.show("POST /v1/executions/{exec_id}/input", of+running+"/input", `{"data":{"inline_text":{"text":"more"}}}`)
@@ -153,6 +161,17 @@ func (b *box) until(t testing.TB, exec string, state api.State) {
 	t.Fatalf("%s does not come to be %s", exec, state)
 }
 
+// untilAny waits until there is an execution in a state.
+func (b *box) untilAny(t testing.TB, state api.State) {
+	for range 500 {
+		if list, err := b.Processes(t.Context(), api.Read{State: string(state)}); err == nil && len(list.Processes) > 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("nothing comes to be %s", state)
+}
+
 // docs writes the document.
 type docs struct {
 	t       *testing.T
@@ -229,6 +248,8 @@ func (r *replacer) stable(s string) string {
 		{`"((?:\w*_)?at)":"[^"]*"`, `"$1":"2026-01-01T00:00:00Z"`},
 		{`"(wall_ns|cpu_ns|duration_ns|elapsed_ns|age_ns|ns)":[0-9]+`, `"$1":1000000`},
 		{`"uid":` + strconv.Itoa(os.Geteuid()) + `,"gid":` + strconv.Itoa(os.Getegid()) + `(,"groups":\[[0-9,]*\])?`, `"uid":1000,"gid":1000`},
+		{`"frame_seq":[0-9]+`, `"frame_seq":3`}, // a frame of what has just ended may be too late
+		{`"emitted_at_seq":[0-9]+`, `"emitted_at_seq":42`},
 		{`,"timings":\[[^\]]*\]`, ``}, // which stages are worth a line differs
 		{`"note":"(\w+ \w+/\w+)\\n[^"]*"`, `"note":"$1\n42\n…\n\n— local …\n"`},
 		{`"records":\d+,"digest":"sha256:[0-9a-f]{64}","size_bytes":\d+`, `"records":42,"digest":"sha256:…","size_bytes":4242`},
