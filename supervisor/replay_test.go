@@ -3,6 +3,7 @@ package supervisor
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -78,7 +79,10 @@ func TestRestartSettlesOnce(t *testing.T) {
 		var settled int
 		for restart := range 2 {
 			b := startOn(t, newFake(), state, func(c *Config) { c.Policy = policy })
-			records := b.records()
+			// A start, a snapshot and what was retired settle nothing.
+			records := slices.DeleteFunc(b.records(), func(r recorded) bool {
+				return slices.Contains([]string{ledger.TypeStart, ledger.TypeSnapshot, ledger.TypeRetired}, r.Type)
+			})
 			receipts, ends, opened := map[string]int{}, map[string]int{}, map[string]bool{}
 			for _, r := range records {
 				switch {
@@ -117,7 +121,7 @@ func TestRestartSettlesOnce(t *testing.T) {
 			}
 			if restart == 0 {
 				settled = len(records)
-			} else if len(records) != settled+1 { // its own start
+			} else if len(records) != settled {
 				t.Errorf("cut %d: the second restart wrote %d records", cut, len(records)-settled)
 			}
 			if len(b.fake.calls) != 0 {

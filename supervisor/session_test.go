@@ -447,7 +447,7 @@ func TestShutdown(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		last := b.records()
-		if types := types(last[len(last)-2:]); types[0] != "receipt" || types[1] != "session_end" {
+		if types := types(last[len(last)-3:]); !slices.Equal(types, []string{"receipt", "session_end", "snapshot"}) {
 			t.Errorf("%v", types)
 		}
 	})
