@@ -274,7 +274,7 @@ func (x *execution) hurry(ctx context.Context, cancel func(), s *Supervisor, sta
 			return
 		case <-x.changed:
 			stopped = true
-			if _, at := x.stopping(); reap == nil {
+			if cause, at := x.stopping(); cause != "" && reap == nil {
 				limit.Reset(max(0, min(patience, at.Sub(s.now()))))
 			}
 		case <-limit.C:

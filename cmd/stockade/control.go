@@ -12,38 +12,27 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/client"
 )
 
-// controlled answers with what an operation on something that runs came to. One that took place and
-// came to nothing is a failure.
+// controlled answers with what an operation on something that runs came to, which is told whether it
+// is what was wanted or not.
 func (c *cli) controlled(subject string, r *api.Receipt, err error) error {
 	if err != nil {
 		return err
 	}
 	done := r.Payload.Control
+	if !c.json && done != nil && done.Status != api.ControlError {
+		fmt.Fprintf(c.stdout, "%s %s\n", subject, done.Status)
+	}
 	if err := c.answer(r); err != nil {
-		if hint := hints[r.ErrorCode]; hint != "" {
-			err = fmt.Errorf("%w\n  %s", err, hint)
-		}
 		return err
 	}
 	if done == nil {
 		return fmt.Errorf("%s: the receipt has no result", r.Op)
 	}
-	if !c.json {
-		fmt.Fprintf(c.stdout, "%s %s\n", subject, done.Status)
-	}
 	switch done.Status {
-	case api.ControlNotFound, api.ControlNotCancellable, api.ControlError:
+	case api.ControlNotFound, api.ControlNotCancellable, api.ControlConflict, api.ControlError:
 		return fmt.Errorf("%s: %s", subject, done.Status)
-	case api.ControlConflict:
-		return fmt.Errorf("%s has not ended: cancel it first, or say --force", subject)
 	}
 	return nil
-}
-
-// hints say what would help.
-var hints = map[api.Code]string{
-	api.CodeStdinClosed:   "a stdin stays open for input with exec --stdin-open",
-	api.CodeSessionPaused: "stockade resume lets the session go on",
 }
 
 // graceFlag is the time between TERM and KILL.

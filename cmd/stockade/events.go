@@ -73,6 +73,11 @@ func (c *cli) events(ctx context.Context, o *eventsOptions, word string) error {
 		if len(wanted) > 0 && !wanted[n.Kind] {
 			return nil
 		}
+		if o.tail >= 0 {
+			kept = append(kept, n)
+			kept = kept[max(0, len(kept)-o.tail):]
+			return nil
+		}
 		return c.notice(&n)
 	}
 	for at := o.after; ; {
@@ -86,15 +91,17 @@ func (c *cli) events(ctx context.Context, o *eventsOptions, word string) error {
 			}
 			continue
 		}
-		if kept, err = o.page(kept, list.Events, take); err != nil {
-			return err
+		for _, n := range list.Events {
+			if err := take(n); err != nil {
+				return err
+			}
+			at = n.Seq
 		}
 		if len(list.Events) > 0 {
-			at = list.Events[len(list.Events)-1].Seq
 			continue
 		}
 		for i := range kept {
-			if err := take(kept[i]); err != nil {
+			if err := c.notice(&kept[i]); err != nil {
 				return err
 			}
 		}
@@ -107,20 +114,6 @@ func (c *cli) events(ctx context.Context, o *eventsOptions, word string) error {
 			return err
 		}
 	}
-}
-
-// page takes a page of events, or keeps its last ones.
-func (o *eventsOptions) page(kept, page []api.Notice, take func(api.Notice) error) ([]api.Notice, error) {
-	if o.tail >= 0 {
-		kept = append(kept, page...)
-		return kept[max(0, len(kept)-o.tail):], nil
-	}
-	for _, n := range page {
-		if err := take(n); err != nil {
-			return nil, err
-		}
-	}
-	return nil, nil
 }
 
 // available is where a log that is not kept from at on begins.
@@ -155,7 +148,10 @@ func happened(n *api.Notice) string {
 	if n.ExecID == "" {
 		words[0] = n.SessionID
 	}
-	words = append(words, string(n.Op), n.State, n.Reason, n.Detail)
+	if n.State == "" { // a state says what it is of
+		words = append(words, string(n.Op))
+	}
+	words = append(words, n.State, n.Reason, n.Detail)
 	if n.Stdout+n.Stderr > 0 {
 		words = append(words, totals(n.Stdout, n.Stderr))
 	}

@@ -100,7 +100,20 @@ func (c *cli) settled(r *api.Receipt) error {
 	case api.OutcomeDenied:
 		return &exitError{exitDenied, errors.New(denial(r))}
 	}
-	return &exitError{exitUnavailable, fmt.Errorf("%s: %s: %s", r.Op, r.ErrorCode, r.ErrorMessage)}
+	text := fmt.Sprintf("%s: %s: %s", r.Op, r.ErrorCode, r.ErrorMessage)
+	if hint := hints[r.ErrorCode]; hint != "" {
+		text += "\n  " + hint
+	}
+	return &exitError{exitUnavailable, errors.New(text)}
+}
+
+// hints say what would help.
+var hints = map[api.Code]string{
+	api.CodeStdinClosed:   "stdin stays open for input with stockade exec --stdin-open, until it is closed",
+	api.CodeSessionPaused: "stockade resume lets the session go on",
+	api.CodeExecActive:    "stockade cancel ends it first, or stockade rm --force",
+	api.CodeKeyInFlight:   "stockade intents --active shows it, and stockade wait waits for it",
+	api.CodeQueueFull:     "stockade ps shows what runs and waits",
 }
 
 // answer is settled for an operation whose receipt is the result that --json writes.

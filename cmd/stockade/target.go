@@ -96,6 +96,9 @@ func (c *cli) sessionID(ctx context.Context, word string) (string, error) {
 // execID returns the id of the execution that a word names: by its own id, or by that of the
 // intent that started it.
 func (c *cli) execID(ctx context.Context, word string) (string, error) {
+	if strings.HasPrefix(word, sessionPrefix) {
+		return "", usage("%s is a session; stockade ps --session %[1]s has its executions", word)
+	}
 	if !strings.HasPrefix(word, intentPrefix) {
 		return c.find(ctx, execKind, word)
 	}

@@ -185,7 +185,7 @@ func (d *Daemon) Runner() int {
 // more than it held when it became ready.
 func (d *Daemon) Scope() Scope {
 	s := d.Remains()
-	s.Grows = []string{filepath.Join(d.State, "journal"), filepath.Join(d.State, "blobs")}
+	s.Grows = []string{filepath.Join(d.State, "journal"), filepath.Join(d.State, "blobs"), filepath.Join(d.State, "spool")}
 	s.PIDs = []int{d.PID()}
 	if runner := d.Runner(); runner != 0 {
 		s.PIDs = append(s.PIDs, runner)

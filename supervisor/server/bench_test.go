@@ -1,7 +1,12 @@
 package server
 
 import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -35,4 +40,30 @@ func BenchmarkDecode(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// From a write of the command to the event at a reader: through the pipe, the spool, the stream
+// and the client.
+func BenchmarkOutputEvent(b *testing.B) {
+	box := newBox(b, Options{})
+	box.fake.pace = make(chan struct{})
+	x := box.begin(b, api.Exec{SessionID: box.open(b), Argv: []string{"chatter", strconv.Itoa(math.MaxInt32)}})
+	came := make(chan struct{})
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	go box.Watch(ctx, x.ExecID, "", func(e api.Event) error {
+		if e.Kind == "output" {
+			came <- struct{}{}
+		}
+		return nil
+	})
+	var took []time.Duration
+	for b.Loop() {
+		begun := time.Now()
+		box.fake.pace <- struct{}{}
+		<-came
+		took = append(took, time.Since(begun))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds()), "p99-ns")
 }
