@@ -1,18 +1,17 @@
 package testbox
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -65,7 +64,7 @@ type Daemon struct {
 	starts int
 	cmd    *exec.Cmd
 	done   chan struct{}
-	log    log
+	log    *os.File
 }
 
 // Start starts a supervisor on a directory and returns once it serves.
@@ -79,7 +78,13 @@ func (d *Daemon) Start() error {
 	args := append([]string{"--state", d.State, "--socket", d.Socket}, d.Args...)
 	d.cmd = exec.Command(filepath.Join(d.Bin, "stockaded"), args...)
 	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, d.env...)
-	d.cmd.Stderr = &d.log
+	if d.log == nil {
+		var err error
+		if d.log, err = newLog(); err != nil {
+			return err
+		}
+	}
+	d.cmd.Stderr = d.log
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -110,7 +115,32 @@ func (d *Daemon) Start() error {
 }
 
 // Log is what the daemon and its runner wrote to stderr so far.
-func (d *Daemon) Log() string { return d.log.String() }
+func (d *Daemon) Log() string {
+	if d.log == nil {
+		return ""
+	}
+	info, err := d.log.Stat()
+	if err != nil {
+		return err.Error()
+	}
+	text, err := io.ReadAll(io.NewSectionReader(d.log, 0, info.Size()))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// newLog makes a file without a name. It is no pipe: the runner writes to it, too, and outlives a
+// daemon that is killed, whose end would not be seen before the end of the pipe.
+func newLog() (*os.File, error) {
+	f, err := os.CreateTemp("", "stockade-log-")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	defer os.Remove(f.Name())
+	return os.OpenFile(f.Name(), os.O_RDWR|os.O_APPEND, 0) // two processes write
+}
 
 // Client returns the one client of the daemon: the leak check closes its idle
 // connections, which would be descriptors of the daemon.
@@ -136,7 +166,8 @@ func (d *Daemon) Stop() error {
 	return nil
 }
 
-// Kill kills the daemon, as a crash would. Its runner notices by itself.
+// Kill kills the daemon, as a crash would. Its runner keeps what it holds for the next one, for
+// a time.
 func (d *Daemon) Kill() {
 	d.cmd.Process.Kill()
 	<-d.done
@@ -166,7 +197,8 @@ func (d *Daemon) Restarted() bool { return d.starts > 1 }
 // PID is the daemon's process.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
-// Runner is the process of the runner that the daemon started, or 0.
+// Runner is the process of the runner that serves the daemon, or 0: one that the daemon started, or an
+// earlier one of the same state directory left.
 func (d *Daemon) Runner() int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -174,7 +206,8 @@ func (d *Daemon) Runner() int {
 	}
 	for _, e := range entries {
 		var pid int
-		if _, err := fmt.Sscan(e.Name(), &pid); err == nil && parent(pid) == d.PID() && comm(pid) == "stockade-run" {
+		if _, err := fmt.Sscan(e.Name(), &pid); err == nil && comm(pid) == "stockade-run" && state(pid) != "Z" &&
+			strings.Contains(commandLine(pid), "--instance "+d.Instance()+" ") {
 			return pid
 		}
 	}
@@ -235,24 +268,6 @@ func (d *Daemon) Used(ctx context.Context, use func(context.Context) error) (Res
 		time.Sleep(50 * time.Millisecond)
 	}
 	return nil, errors.New("leak check: the daemon does not come to rest")
-}
-
-// log is a buffer that two processes write to while a test reads.
-type log struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 // Init is PID 1 of a session, as the host sees it: the session is named by its pid
