@@ -185,9 +185,18 @@ func (r *racer) pause() time.Duration {
 	return max(0, time.Duration(r.rand.IntN(1500)-500)*time.Microsecond)
 }
 
-// brief begins a command that ends by itself soon.
+// brief begins a command that ends by itself soon, or has ended already.
 func (r *racer) brief() *api.Pending {
-	return r.launch(api.Exec{SessionID: r.id, Argv: []string{"for", r.pause().String()}, TimeoutNS: int64(time.Minute)})
+	no := false
+	ask := &api.Exec{SessionID: r.id, Argv: []string{"for", r.pause().String()}, TimeoutNS: int64(time.Minute), Wait: &no}
+	p, done, err := r.Start(context.Background(), &api.Request{Op: api.OpExec, Principal: alice, Exec: ask})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if done != nil {
+		p = &api.Pending{IntentID: done.IntentID, ExecID: done.ExecID}
+	}
+	return p
 }
 
 // cancel returns a cancel, of one of the kinds that there are, that stores its receipt.
