@@ -26,13 +26,13 @@ const (
 	SettleWithin = 5 * time.Second
 )
 
-// Build builds the four commands into dir.
-func Build(dir string) error {
+// Build builds the four commands into dir, with build tags if there are any.
+func Build(dir string, tags ...string) error {
 	for cgo, commands := range map[string][]string{
 		"0": {"stockade", "stockaded", "stockade-init"},
 		"1": {"stockade-run"},
 	} {
-		args := []string{"build", "-trimpath", "-o", dir + "/"}
+		args := []string{"build", "-trimpath", "-tags", strings.Join(tags, ","), "-o", dir + "/"}
 		for _, c := range commands {
 			args = append(args, "github.com/stockade-dev/stockade/cmd/"+c)
 		}
@@ -59,7 +59,7 @@ type Daemon struct {
 	State  string
 
 	Args   []string // of the next start
-	env    []string
+	Env    []string // likewise; the runner that the daemon starts has none of it
 	client *client.Client
 	starts int
 	cmd    *exec.Cmd
@@ -69,7 +69,7 @@ type Daemon struct {
 
 // Start starts a supervisor on a directory and returns once it serves.
 func Start(bin, dir string, o Options) (*Daemon, error) {
-	d := &Daemon{Bin: bin, Dir: dir, Socket: filepath.Join(dir, "stockade.sock"), State: filepath.Join(dir, "state"), Args: o.Args, env: o.Env}
+	d := &Daemon{Bin: bin, Dir: dir, Socket: filepath.Join(dir, "stockade.sock"), State: filepath.Join(dir, "state"), Args: o.Args, Env: o.Env}
 	return d, d.Start()
 }
 
@@ -77,7 +77,7 @@ func Start(bin, dir string, o Options) (*Daemon, error) {
 func (d *Daemon) Start() error {
 	args := append([]string{"--state", d.State, "--socket", d.Socket}, d.Args...)
 	d.cmd = exec.Command(filepath.Join(d.Bin, "stockaded"), args...)
-	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, d.env...)
+	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, d.Env...)
 	if d.log == nil {
 		var err error
 		if d.log, err = newLog(); err != nil {
@@ -173,6 +173,19 @@ func (d *Daemon) Kill() {
 	<-d.done
 }
 
+// Hangup asks the daemon to give way to the program that now is where it was started from.
+func (d *Daemon) Hangup() error { return d.cmd.Process.Signal(syscall.SIGHUP) }
+
+// Ended says whether the daemon ends within that time by itself.
+func (d *Daemon) Ended(within time.Duration) bool {
+	select {
+	case <-d.done:
+		return true
+	case <-time.After(within):
+		return false
+	}
+}
+
 // Running says whether the daemon has not ended.
 func (d *Daemon) Running() bool {
 	select {
@@ -218,7 +231,10 @@ func (d *Daemon) Runner() int {
 // more than it held when it became ready.
 func (d *Daemon) Scope() Scope {
 	s := d.Remains()
-	s.Grows = []string{filepath.Join(d.State, "journal"), filepath.Join(d.State, "blobs"), filepath.Join(d.State, "spool")}
+	s.Grows = nil
+	for _, kept := range []string{"journal", "blobs", "spool", "snapshots"} {
+		s.Grows = append(s.Grows, filepath.Join(d.State, kept))
+	}
 	s.PIDs = []int{d.PID()}
 	if runner := d.Runner(); runner != 0 {
 		s.PIDs = append(s.PIDs, runner)
@@ -231,19 +247,24 @@ func (d *Daemon) Scope() Scope {
 func (d *Daemon) Remains() Scope {
 	return Scope{
 		Instance: d.Instance(),
-		Dirs:     []string{d.Dir, filepath.Join("/run/stockade", d.Instance())},
+		Dirs:     []string{d.Dir, d.runtime()},
 		Grows:    []string{d.State},
 		Bin:      d.Bin,
 	}
 }
 
-// Left names what is left of a daemon that has ended, beyond its state and the empty
-// directory of its instance, which it removes: the next test has another.
+// Left names what is left of a daemon that has ended, beyond its state.
 func (d *Daemon) Left() ([]string, error) {
 	left, err := d.Remains().Settle(nil, SettleWithin)
-	os.Remove(filepath.Join("/run/stockade", d.Instance()))
+	if _, statErr := os.Lstat(d.runtime()); statErr == nil {
+		left = append(left, "directory "+d.runtime())
+		os.RemoveAll(d.runtime()) // the next test has another
+	}
 	return left, err
 }
+
+// runtime is the directory of the runner that the daemon starts.
+func (d *Daemon) runtime() string { return filepath.Join("/run/stockade", d.Instance()) }
 
 // Used makes the daemon do once what it does for the first time only (pages, pollers,
 // connections), so that what it holds then is what it holds ever after.
