@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -296,9 +297,16 @@ func (r *racer) deleteAndFinish() {
 	if done == nil || done.Payload.Exec.Status != "ok" || done.Payload.Exec.ExitCode != 0 {
 		r.t.Errorf("it ran: %+v", done)
 	}
+	if count[api.ControlNotFound] > 0 && !was(deletes[:], api.ControlDeleted) {
+		r.t.Errorf("it was not to be found, and nobody had deleted it: %v", count)
+	}
 	if p, ok := r.chronicle.process(alice, api.ProcessRef{ExecID: x.ExecID}); ok {
 		r.t.Errorf("it is there: %+v", p)
 	}
+}
+
+func was(answers []*api.Receipt, status string) bool {
+	return slices.ContainsFunc(answers, func(r *api.Receipt) bool { return r.Payload.Control.Status == status })
 }
 
 // The end of a session against what begins in it: each exec has a true end, or never was.
