@@ -39,7 +39,7 @@ type progressFlag struct {
 
 func (p *progressFlag) String() string {
 	if !p.set {
-		return "auto"
+		return "" // help says what that means
 	}
 	return strconv.FormatBool(p.on)
 }
