@@ -23,6 +23,7 @@ const (
 	CodeNotFound             Code = "not_found"
 	CodeUnauthenticated      Code = "unauthenticated"
 	CodeTooManyConnections   Code = "too_many_connections"
+	CodeTooManyRequests      Code = "too_many_requests"
 	CodeShuttingDown         Code = "shutting_down"
 	CodeInternalError        Code = "internal_error"
 
@@ -162,6 +163,7 @@ var Codes = []CodeInfo{
 	{CodeNotFound, 404, "There is no such object, or it belongs to somebody else."},
 	{CodeUnauthenticated, 401, "The kernel did not say who the peer is."},
 	{CodeTooManyConnections, 503, "The limit of connections is reached."},
+	{CodeTooManyRequests, 429, "The caller has as many requests under way, or as many bytes of them, as one user may; there is room when some are answered."},
 	{CodeShuttingDown, 503, "The supervisor is stopping and takes no new work."},
 	{CodeInternalError, 500, "The supervisor failed; its log says more. The operation is settled as faulted."},
 
