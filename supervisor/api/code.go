@@ -192,7 +192,7 @@ var Codes = []CodeInfo{
 	{CodeSessionClosed, 409, "The session has ended."},
 	{CodeSessionExpired, 409, "The session has reached the end of its life."},
 	{CodeSessionLimit, 429, "The limit of live sessions is reached."},
-	{CodeExecLimit, 429, "The limit of executions that a session may have at once is reached."},
+	{CodeExecLimit, 429, "A session, or a user over all sessions, has as many executions at once as it may, or their requests are too large together."},
 	{CodeExecNotFound, 404, "There is no such execution, or it belongs to somebody else."},
 	{CodeExecEnded, 409, "The execution has ended."},
 	{CodeExecNotStarted, 409, "The execution waits for its turn, or has not come to run yet."},
