@@ -39,7 +39,8 @@ func TestTour(t *testing.T) {
 		"LAYER", "\n7\n", " made\n", // ls -l ws
 		"\n120\n", "mount_host_path_not_allowed", "would help",
 		"\n7\n", "\n124\n", "closed: 2 execution",
-		"outputs are the same in two runs", "signed by", "passed, 0 failed",
+		"failed (5)", "\n5\n", "Z got two\n", "SESSION_STATE",
+		"outputs are the same in two runs", "signed by", "under a signed checkpoint: receipt", "passed, 0 failed",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the tour shows no %q", want)

@@ -344,28 +344,26 @@ func (s *Supervisor) canceled(c *call) (api.Payload, *api.Error) {
 // actDelete has the record of an execution go from view (C10). That is the receipt's doing, and the
 // output goes after it.
 func actDelete(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
-	if x := c.control.target; x != nil {
-		if !isClosed(x.call.done) && !s.isFinal(c) {
-			p := s.controlled(c, api.ControlConflict)
-			p.Control.ErrorCode = api.CodeExecActive
-			return p, api.Errorf(api.CodeExecActive, "execution %s has not ended; cancel it first", x.id)
-		}
-		<-x.call.done // its receipt is durable
+	ref := api.ProcessRef{ExecID: c.subject.ExecID}
+	record, ok := s.chronicle.process(c.req.Principal, ref)
+	if ok && !record.State.Final() {
+		p := s.controlled(c, api.ControlConflict)
+		p.Control.ErrorCode = api.CodeExecActive
+		return p, api.Errorf(api.CodeExecActive, "execution %s has not ended; cancel it first", ref.ExecID)
 	}
-	// In this order: who was first has taken the record out of view before he gives it free.
-	c.control.doomed = s.registry.doom(c.subject.ExecID)
-	if !c.control.doomed || !s.isFinal(c) {
+	// Who is first has taken the record out of view when he gives it free.
+	if c.control.doomed = s.registry.doom(ref.ExecID); c.control.doomed {
+		_, ok = s.chronicle.process(c.req.Principal, ref)
+	}
+	if !ok || !c.control.doomed {
 		p := s.controlled(c, api.ControlNotFound)
 		p.Control.ErrorCode = api.CodeExecNotFound
-		return p, unknownExecution(api.ProcessRef{ExecID: c.subject.ExecID})
+		return p, unknownExecution(ref)
+	}
+	if x := c.control.target; x != nil {
+		<-x.call.done // its receipt is durable
 	}
 	return s.controlled(c, api.ControlDeleted), nil
-}
-
-// isFinal reports whether the execution has a record that says how it ended.
-func (s *Supervisor) isFinal(c *call) bool {
-	record, ok := s.chronicle.process(c.req.Principal, api.ProcessRef{ExecID: c.subject.ExecID})
-	return ok && record.State.Final()
 }
 
 func settledDelete(s *Supervisor, c *call) {

@@ -277,6 +277,53 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// C5: a grace is the time between TERM and KILL, and what the caller says. It gives neither an execution more than its
+// time limit, nor a session more than its life.
+func TestGraceIsNoMoreTime(t *testing.T) {
+	hour := int64(time.Hour)
+	for _, tt := range []struct {
+		name string
+		ask  func(session, exec string) api.Request
+		at   time.Duration // when the execution ends
+	}{
+		{"cancel", func(_, exec string) api.Request {
+			return api.Request{Op: api.OpProcessCancel, Cancel: &api.ProcessCancel{ProcessRef: api.ProcessRef{ExecID: exec}, GraceNS: &hour}}
+		}, 10 * time.Second},
+		{"stop", func(session, _ string) api.Request {
+			return api.Request{Op: api.OpProcessStop, Stop: &api.ProcessStop{SessionID: session, GraceNS: &hour}}
+		}, 10 * time.Second},
+		{"close", func(session, _ string) api.Request {
+			return api.Request{Op: api.OpSessionClose, Close: &api.SessionClose{SessionID: session, GraceNS: &hour}}
+		}, 10 * time.Second},
+		{"close, and the session's life is shorter", func(session, _ string) api.Request {
+			return api.Request{Op: api.OpSessionClose, Close: &api.SessionClose{SessionID: session, GraceNS: &hour}}
+		}, 5 * time.Second},
+		{"signal", func(session, _ string) api.Request {
+			return api.Request{Op: api.OpSessionSignal, Signal: &api.SessionSignal{SessionID: session, Signal: "TERM", GraceNS: &hour}}
+		}, 5 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := start(t)
+				defer b.stop()
+				began := time.Now()
+				id := b.session(func(o *api.SessionOpen) {
+					if tt.at == 5*time.Second {
+						o.SessionTTLNS = int64(tt.at)
+					}
+				})
+				x := b.launch(api.Exec{SessionID: id, Argv: []string{"stubborn"}, TimeoutNS: int64(10 * time.Second)})
+				time.Sleep(time.Second)
+				b.do(tt.ask(id, x.ExecID))
+				r := b.ends(x.ExecID)
+				if took := time.Since(began); took != tt.at+b.defaults.Grace || r.Payload.Exec.Signal != "KILL" {
+					t.Errorf("%+v after %v", r.Payload.Exec, took)
+				}
+			})
+		})
+	}
+}
+
 // R232: cancels that come together, and again, say the same; the TERM is sent once.
 func TestCancelRepeatedly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

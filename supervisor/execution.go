@@ -351,7 +351,7 @@ func (x *execution) wait(ctx context.Context, s *Supervisor, proc *sandbox.Proce
 				limit.Reset(x.rest(s.now()))
 				continue
 			}
-			limit.Stop()
+			// The limit stays: a grace is what the caller says, and no way beyond it (C5).
 			if reap != nil {
 				continue // killed already
 			}

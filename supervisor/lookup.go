@@ -109,6 +109,9 @@ func (s *Supervisor) Output(ctx context.Context, req *api.Request) (*api.Pending
 	if denial != nil || err != nil {
 		return nil, denial, err
 	}
+	if bad := s.reached(req, x, at); bad != nil {
+		return nil, nil, bad
+	}
 	most := cmp.Or(req.Read.MaxBytes, pendingBytes)
 	if x == nil {
 		p, err := s.endedOutput(req, at, most)

@@ -142,7 +142,7 @@ func (s *Supervisor) openJournal(state string) error {
 // readThrough reads the journal, and opens it if it is not open.
 func (s *Supervisor) readThrough(state string, p *pass) (err error) {
 	if s.journal == nil {
-		s.journal, err = journal.Open(filepath.Join(state, "journal"), journal.Options{SegmentBytes: s.segment, Each: p.each})
+		s.journal, err = journal.Open(filepath.Join(state, "journal"), journal.Options{SegmentBytes: s.defaults.SegmentBytes, Each: p.each})
 		return err
 	}
 	return s.journal.Read(s.journal.First(), p.each)

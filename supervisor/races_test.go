@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -185,9 +186,18 @@ func (r *racer) pause() time.Duration {
 	return max(0, time.Duration(r.rand.IntN(1500)-500)*time.Microsecond)
 }
 
-// brief begins a command that ends by itself soon.
+// brief begins a command that ends by itself soon, or has ended already.
 func (r *racer) brief() *api.Pending {
-	return r.launch(api.Exec{SessionID: r.id, Argv: []string{"for", r.pause().String()}, TimeoutNS: int64(time.Minute)})
+	no := false
+	ask := &api.Exec{SessionID: r.id, Argv: []string{"for", r.pause().String()}, TimeoutNS: int64(time.Minute), Wait: &no}
+	p, done, err := r.Start(context.Background(), &api.Request{Op: api.OpExec, Principal: alice, Exec: ask})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if done != nil {
+		p = &api.Pending{IntentID: done.IntentID, ExecID: done.ExecID}
+	}
+	return p
 }
 
 // cancel returns a cancel, of one of the kinds that there are, that stores its receipt.
@@ -287,9 +297,16 @@ func (r *racer) deleteAndFinish() {
 	if done == nil || done.Payload.Exec.Status != "ok" || done.Payload.Exec.ExitCode != 0 {
 		r.t.Errorf("it ran: %+v", done)
 	}
+	if count[api.ControlNotFound] > 0 && !was(deletes[:], api.ControlDeleted) {
+		r.t.Errorf("it was not to be found, and nobody had deleted it: %v", count)
+	}
 	if p, ok := r.chronicle.process(alice, api.ProcessRef{ExecID: x.ExecID}); ok {
 		r.t.Errorf("it is there: %+v", p)
 	}
+}
+
+func was(answers []*api.Receipt, status string) bool {
+	return slices.ContainsFunc(answers, func(r *api.Receipt) bool { return r.Payload.Control.Status == status })
 }
 
 // The end of a session against what begins in it: each exec has a true end, or never was.

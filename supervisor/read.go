@@ -176,6 +176,9 @@ func (s *Supervisor) Watch(ctx context.Context, req *api.Request, emit func(api.
 	if denial != nil || err != nil {
 		return nil, denial, err
 	}
+	if bad := s.reached(req, x, at); bad != nil {
+		return nil, nil, bad
+	}
 	if x != nil {
 		end := s.watch(ctx, x, &at, emit)
 		if receipt, err = x.call.wait(ctx); err != nil || end {
@@ -204,6 +207,19 @@ func (s *Supervisor) permitFollow(req *api.Request) (x *execution, denial *api.R
 		return nil
 	})
 	return x, denial, err
+}
+
+// reached refuses a cursor beyond the output that an execution has so far, or had.
+func (s *Supervisor) reached(req *api.Request, x *execution, at cursor) *api.Error {
+	if x != nil && x.follow() {
+		defer x.leave()
+		return reached(at, x.log.Kept(spool.Stdout), x.log.Kept(spool.Stderr))
+	}
+	record, ok := s.chronicle.process(req.Principal, api.ProcessRef{ExecID: req.Read.ExecID, IntentID: req.Read.IntentID})
+	if !ok || !record.State.Final() {
+		return nil // its receipt is on its way, or all that there is
+	}
+	return reached(at, record.StdoutBytes, record.StderrBytes)
 }
 
 // unknownExecution is the answer to an id that does not exist, and to one of somebody else's.

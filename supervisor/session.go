@@ -270,11 +270,12 @@ func (s *session) close(why ending) (live []*execution, first bool) {
 
 func (s *session) closeLocked(why ending) {
 	s.state, s.end = stateClosing, why
-	s.stopTimers()
+	// That of its life goes on: however long a grace is, it ends then (C5).
+	stopTimers(s.idle.timer, s.load.timer)
 }
 
-func (s *session) stopTimers() {
-	for _, t := range []*time.Timer{s.timer, s.idle.timer, s.load.timer} {
+func stopTimers(timers ...*time.Timer) {
+	for _, t := range timers {
 		if t != nil {
 			t.Stop()
 		}
@@ -289,6 +290,7 @@ func (s *session) finish(at time.Time, used api.Usage) {
 	s.usage.Executions = s.executions
 	s.usage.WallNS = int64(at.Sub(s.started))
 	s.env = nil // secrets have no further use
+	stopTimers(s.timer)
 }
 
 // hold keeps the pipes of a command until they have ended or the session has.
@@ -329,7 +331,7 @@ func (s *session) leave() {
 	s.releaseAll()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stopTimers()
+	stopTimers(s.timer, s.idle.timer, s.load.timer)
 }
 
 // executing returns the live executions.

@@ -35,8 +35,6 @@ type Config struct {
 
 	Log *slog.Logger     // nil means slog.Default
 	Now func() time.Time // nil means time.Now
-
-	segment int64 // bytes of a file of the journal; 0 means its default
 }
 
 // Defaults hold where nobody said anything. They are not policy.
@@ -57,6 +55,7 @@ type Defaults struct {
 	BlobGrace        time.Duration // how long content stays that no record names; 0 means 1 hour
 	JournalAge       time.Duration // after which records may be trimmed; 0 means never
 	JournalBytes     int64         // size from which on records are trimmed; 0 means none
+	SegmentBytes     int64         // of a file of the journal, which is trimmed by whole files; 0 means 64 MiB
 	SnapshotEvery    int64         // records from one snapshot to the next; 0 means 50,000
 	RetainEvery      time.Duration // between two rounds of retention; 0 means 10 minutes
 }
@@ -79,6 +78,7 @@ func (d Defaults) filled() Defaults {
 		BlobGrace:        cmp.Or(d.BlobGrace, time.Hour),
 		JournalAge:       d.JournalAge,
 		JournalBytes:     d.JournalBytes,
+		SegmentBytes:     d.SegmentBytes,
 		SnapshotEvery:    cmp.Or(d.SnapshotEvery, 50_000),
 		RetainEvery:      cmp.Or(d.RetainEvery, 10*time.Minute),
 	}
@@ -99,7 +99,6 @@ type Supervisor struct {
 	ceilingDigest string
 	salt          []byte
 	journal       *journal.Journal
-	segment       int64
 	chronicle     *chronicle
 	declared      atomic.Int64 // record that says what our decisions rest on
 	taken         taken
@@ -133,7 +132,6 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 		version:  cfg.Version,
 		log:      cmp.Or(cfg.Log, slog.Default()),
 		now:      cfg.Now,
-		segment:  cfg.segment,
 		left:     make(chan struct{}),
 		spilled:  spill{due: make(chan struct{}, 1)},
 	}

@@ -136,6 +136,15 @@ func (s *Supervisor) emitFrames(x *execution, at *cursor, emit func(api.Event)) 
 	return len(frames) > 0
 }
 
+// reached refuses a cursor that says more than there is: none that was given out does, and waiting
+// for the process to come there would be waiting for another stream.
+func reached(at cursor, stdout, stderr int64) *api.Error {
+	if at.stdout > stdout || at.stderr > stderr {
+		return invalidCursor(at.String())
+	}
+	return nil
+}
+
 // pending says where an execution is, with its output after the cursor.
 func (s *Supervisor) pending(x *execution, at cursor, most int64) (*api.Pending, error) {
 	record, _ := s.chronicle.process(x.session.principal, api.ProcessRef{ExecID: x.id})

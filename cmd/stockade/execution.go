@@ -305,13 +305,13 @@ func (c *cli) ended(r *api.Receipt) error {
 		return &exitError{exitTimeout, fmt.Errorf("the session was idle for too long, and ended the command after %s", span(x.Usage.WallNS))}
 	case x.Status == "timeout":
 		return &exitError{exitTimeout, fmt.Errorf("timed out after %s", span(x.Usage.WallNS))}
-	case x.ErrorCode == api.CodeCanceled && x.Signal == "":
-		return &exitError{exitSignal + int(syscall.SIGTERM), errors.New("canceled")}
 	case x.Signal != "":
 		name, _ := api.ParseSignal(x.Signal)
 		return &exitError{exitSignal + name.Number(), nil}
 	case x.ExitCode > 0:
 		return &exitError{x.ExitCode, nil}
+	case x.ErrorCode == api.CodeCanceled: // before it began, or it took the signal for its success
+		return &exitError{exitSignal + int(syscall.SIGTERM), errors.New("canceled")}
 	case x.ExitCode < 0:
 		return fmt.Errorf("exec: %s: %s", x.ErrorCode, x.ErrorMessage)
 	}

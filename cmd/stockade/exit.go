@@ -28,11 +28,12 @@ const exitHelp = `Exit status of run, exec and wait:
   121    the supervisor could not carry it out or cannot be reached
   122    the command line is wrong
   123    --twice: the two runs gave different outputs
-  124    the command ran out of time, its own or its session's, and was killed
+  124    the command ran out of time, its own or its session's, and was ended
   128+n  signal n ended the command; 137 with a message when memory ran out
-The other commands use 0, 120, 121 and 122; receipts verify, fsck, prove and check use 1
-for what does not verify, quiescence 119 for a supervisor that is not quiet. What an id
-does not name is 121, what it names twice 122. A receipt (--json, --receipt) tells them apart beyond doubt.`
+The other commands use 0, 120, 121 and 122: 121 also for an id that names nothing, 122 for
+the beginning of one that names two things. receipts verify, fsck, prove and check use 1 for
+what does not verify; quiescence uses 119 for a supervisor that is not quiet. A receipt
+(--json, --receipt) tells them apart beyond doubt.`
 
 // exitError ends the program with a status. A nil cause is silent.
 type exitError struct {

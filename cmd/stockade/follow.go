@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -38,21 +39,14 @@ type progressFlag struct {
 
 func (p *progressFlag) String() string {
 	if !p.set {
-		return "auto"
+		return "" // help says what that means
 	}
-	return fmt.Sprint(p.on)
+	return strconv.FormatBool(p.on)
 }
 
 func (p *progressFlag) Set(text string) (err error) {
 	p.set = true
-	switch text {
-	case "true":
-		p.on = true
-	case "false":
-		p.on = false
-	default:
-		err = fmt.Errorf("want true or false")
-	}
+	p.on, err = strconv.ParseBool(text)
 	return err
 }
 

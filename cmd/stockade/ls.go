@@ -39,7 +39,7 @@ func (c *cli) ls(ctx context.Context, all bool, filter map[string]string) error 
 		return err
 	}
 	if !all {
-		list = slices.DeleteFunc(list, func(s api.Session) bool { return s.EndedAtNS != 0 })
+		list = slices.DeleteFunc(list, func(s api.Session) bool { return s.EndedAtNS != 0 || s.State == "closing" })
 	}
 	if c.json {
 		return document(c.stdout, api.SessionList{Sessions: list})

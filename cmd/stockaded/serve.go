@@ -36,6 +36,7 @@ type config struct {
 	cgroupParent                     string
 	logLevel                         slog.Level
 	drain, hold                      time.Duration
+	defaults                         supervisor.Defaults
 }
 
 // serve runs the supervisor until ctx ends, and returns when nothing of it is left.
@@ -69,7 +70,7 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	}()
 
 	sup, err := supervisor.New(ctx, supervisor.Config{
-		State: state, Policy: engine, Ceiling: ceiling, Launcher: runner, Version: version, Log: log,
+		State: state, Policy: engine, Ceiling: ceiling, Launcher: runner, Defaults: c.defaults, Version: version, Log: log,
 	})
 	if err != nil {
 		return err

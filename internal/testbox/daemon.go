@@ -1,18 +1,17 @@
 package testbox
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -27,13 +26,13 @@ const (
 	SettleWithin = 5 * time.Second
 )
 
-// Build builds the four commands into dir.
-func Build(dir string) error {
+// Build builds the four commands into dir, with build tags if there are any.
+func Build(dir string, tags ...string) error {
 	for cgo, commands := range map[string][]string{
 		"0": {"stockade", "stockaded", "stockade-init"},
 		"1": {"stockade-run"},
 	} {
-		args := []string{"build", "-trimpath", "-o", dir + "/"}
+		args := []string{"build", "-trimpath", "-tags", strings.Join(tags, ","), "-o", dir + "/"}
 		for _, c := range commands {
 			args = append(args, "github.com/stockade-dev/stockade/cmd/"+c)
 		}
@@ -60,17 +59,17 @@ type Daemon struct {
 	State  string
 
 	Args   []string // of the next start
-	env    []string
+	Env    []string // likewise; the runner that the daemon starts has none of it
 	client *client.Client
 	starts int
 	cmd    *exec.Cmd
 	done   chan struct{}
-	log    log
+	log    *os.File
 }
 
 // Start starts a supervisor on a directory and returns once it serves.
 func Start(bin, dir string, o Options) (*Daemon, error) {
-	d := &Daemon{Bin: bin, Dir: dir, Socket: filepath.Join(dir, "stockade.sock"), State: filepath.Join(dir, "state"), Args: o.Args, env: o.Env}
+	d := &Daemon{Bin: bin, Dir: dir, Socket: filepath.Join(dir, "stockade.sock"), State: filepath.Join(dir, "state"), Args: o.Args, Env: o.Env}
 	return d, d.Start()
 }
 
@@ -78,8 +77,14 @@ func Start(bin, dir string, o Options) (*Daemon, error) {
 func (d *Daemon) Start() error {
 	args := append([]string{"--state", d.State, "--socket", d.Socket}, d.Args...)
 	d.cmd = exec.Command(filepath.Join(d.Bin, "stockaded"), args...)
-	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, d.env...)
-	d.cmd.Stderr = &d.log
+	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, d.Env...)
+	if d.log == nil {
+		var err error
+		if d.log, err = newLog(); err != nil {
+			return err
+		}
+	}
+	d.cmd.Stderr = d.log
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -110,7 +115,32 @@ func (d *Daemon) Start() error {
 }
 
 // Log is what the daemon and its runner wrote to stderr so far.
-func (d *Daemon) Log() string { return d.log.String() }
+func (d *Daemon) Log() string {
+	if d.log == nil {
+		return ""
+	}
+	info, err := d.log.Stat()
+	if err != nil {
+		return err.Error()
+	}
+	text, err := io.ReadAll(io.NewSectionReader(d.log, 0, info.Size()))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// newLog makes a file without a name. It is no pipe: the runner writes to it, too, and outlives a
+// daemon that is killed, whose end would not be seen before the end of the pipe.
+func newLog() (*os.File, error) {
+	f, err := os.CreateTemp("", "stockade-log-")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	defer os.Remove(f.Name())
+	return os.OpenFile(f.Name(), os.O_RDWR|os.O_APPEND, 0) // two processes write
+}
 
 // Client returns the one client of the daemon: the leak check closes its idle
 // connections, which would be descriptors of the daemon.
@@ -136,10 +166,24 @@ func (d *Daemon) Stop() error {
 	return nil
 }
 
-// Kill kills the daemon, as a crash would. Its runner notices by itself.
+// Kill kills the daemon, as a crash would. Its runner keeps what it holds for the next one, for
+// a time.
 func (d *Daemon) Kill() {
 	d.cmd.Process.Kill()
 	<-d.done
+}
+
+// Hangup asks the daemon to give way to the program that now is where it was started from.
+func (d *Daemon) Hangup() error { return d.cmd.Process.Signal(syscall.SIGHUP) }
+
+// Ended says whether the daemon ends within that time by itself.
+func (d *Daemon) Ended(within time.Duration) bool {
+	select {
+	case <-d.done:
+		return true
+	case <-time.After(within):
+		return false
+	}
 }
 
 // Running says whether the daemon has not ended.
@@ -166,7 +210,8 @@ func (d *Daemon) Restarted() bool { return d.starts > 1 }
 // PID is the daemon's process.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
-// Runner is the process of the runner that the daemon started, or 0.
+// Runner is the process of the runner that serves the daemon, or 0: one that the daemon started, or an
+// earlier one of the same state directory left.
 func (d *Daemon) Runner() int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -174,7 +219,8 @@ func (d *Daemon) Runner() int {
 	}
 	for _, e := range entries {
 		var pid int
-		if _, err := fmt.Sscan(e.Name(), &pid); err == nil && parent(pid) == d.PID() && comm(pid) == "stockade-run" {
+		if _, err := fmt.Sscan(e.Name(), &pid); err == nil && comm(pid) == "stockade-run" && state(pid) != "Z" &&
+			strings.Contains(commandLine(pid), "--instance "+d.Instance()+" ") {
 			return pid
 		}
 	}
@@ -185,7 +231,10 @@ func (d *Daemon) Runner() int {
 // more than it held when it became ready.
 func (d *Daemon) Scope() Scope {
 	s := d.Remains()
-	s.Grows = []string{filepath.Join(d.State, "journal"), filepath.Join(d.State, "blobs"), filepath.Join(d.State, "spool")}
+	s.Grows = nil
+	for _, kept := range []string{"journal", "blobs", "spool", "snapshots"} {
+		s.Grows = append(s.Grows, filepath.Join(d.State, kept))
+	}
 	s.PIDs = []int{d.PID()}
 	if runner := d.Runner(); runner != 0 {
 		s.PIDs = append(s.PIDs, runner)
@@ -198,19 +247,24 @@ func (d *Daemon) Scope() Scope {
 func (d *Daemon) Remains() Scope {
 	return Scope{
 		Instance: d.Instance(),
-		Dirs:     []string{d.Dir, filepath.Join("/run/stockade", d.Instance())},
+		Dirs:     []string{d.Dir, d.runtime()},
 		Grows:    []string{d.State},
 		Bin:      d.Bin,
 	}
 }
 
-// Left names what is left of a daemon that has ended, beyond its state and the empty
-// directory of its instance, which it removes: the next test has another.
+// Left names what is left of a daemon that has ended, beyond its state.
 func (d *Daemon) Left() ([]string, error) {
 	left, err := d.Remains().Settle(nil, SettleWithin)
-	os.Remove(filepath.Join("/run/stockade", d.Instance()))
+	if _, statErr := os.Lstat(d.runtime()); statErr == nil {
+		left = append(left, "directory "+d.runtime())
+		os.RemoveAll(d.runtime()) // the next test has another
+	}
 	return left, err
 }
+
+// runtime is the directory of the runner that the daemon starts.
+func (d *Daemon) runtime() string { return filepath.Join("/run/stockade", d.Instance()) }
 
 // Used makes the daemon do once what it does for the first time only (pages, pollers,
 // connections), so that what it holds then is what it holds ever after.
@@ -235,24 +289,6 @@ func (d *Daemon) Used(ctx context.Context, use func(context.Context) error) (Res
 		time.Sleep(50 * time.Millisecond)
 	}
 	return nil, errors.New("leak check: the daemon does not come to rest")
-}
-
-// log is a buffer that two processes write to while a test reads.
-type log struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 // Init is PID 1 of a session, as the host sees it: the session is named by its pid

@@ -204,6 +204,10 @@ func (s Scope) owns(pid int) bool {
 		strings.HasPrefix(exe, s.Bin+"/stockade") && s.names(commandLine(pid)) {
 		return true
 	}
+	// The runner runs from sealed memory, and is nobody's child once its daemon was killed.
+	if comm(pid) == "stockade-run" && strings.Contains(commandLine(pid), "--instance "+s.Instance+" ") {
+		return true
+	}
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
 		return false

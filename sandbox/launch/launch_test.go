@@ -78,6 +78,10 @@ func (f *fake) Resolve(_ context.Context, c sandbox.Caller, paths []string) ([]R
 			f.mu.Unlock()
 			<-f.hang
 		}
+		if p == "/odd" { // a link to what has a name that is not UTF-8
+			out[i].Source = sandbox.Source{Path: p, Resolved: "/\xff"}
+			continue
+		}
 		if strings.HasPrefix(p, "/no/") {
 			out[i].Err = sandbox.Errorf(sandbox.CodeMountSource, "%s for %d", p, c.UID)
 			continue
@@ -100,6 +104,8 @@ func (f *fake) Open(ctx context.Context, s sandbox.Spec) (sandbox.Enforced, erro
 		return sandbox.Enforced{}, fmt.Errorf("open: %w", sandbox.Errorf(sandbox.CodeCeiling, "too much"))
 	case "broken":
 		return sandbox.Enforced{}, errors.New("mount /proc: no")
+	case "odd":
+		return sandbox.Enforced{}, sandbox.Errorf(sandbox.CodeMountSource, "open /\xff: no")
 	}
 	if s.Session != "" {
 		f.mu.Lock()
@@ -288,6 +294,9 @@ func (f *fake) Collect(_ context.Context, session string, paths []string) ([]san
 		if p == "/missing" {
 			out = append(out, sandbox.Artifact{Path: p, Err: "not_found"})
 			continue
+		}
+		if p == "/odd" {
+			p = "/\xff"
 		}
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -527,6 +536,30 @@ func TestCollect(t *testing.T) {
 	}
 	if got, err := r.Collect(t.Context(), "s", nil); err != nil || len(got) != 0 {
 		t.Errorf("nothing: %v, %v", got, err)
+	}
+}
+
+// T130 T168: a name that is not UTF-8 fails the call that comes upon it. It does not end the
+// connection, and with it the sessions of everybody else.
+func TestNamesOfAnyBytes(t *testing.T) {
+	r, _ := connect(t)
+	ctx := t.Context()
+	var many []string
+	for range packet.Descriptors {
+		many = append(many, "/odd")
+	}
+	for name, call := range map[string]func() error{
+		"resolve":           func() error { _, err := r.Resolve(ctx, sandbox.Caller{UID: 7}, []string{"/a", "/odd"}); return err },
+		"open":              func() error { _, err := r.Open(ctx, sandbox.Spec{Session: "odd"}); return err },
+		"collect":           func() error { _, err := r.Collect(ctx, "s", []string{"/a", "/odd"}); return err },
+		"collect, in parts": func() error { _, err := r.Collect(ctx, "s", append(many, "/a", "/b")); return err },
+	} {
+		if _, ok := errors.AsType[*sandbox.Error](call()); !ok {
+			t.Errorf("%s: %v", name, call())
+		}
+	}
+	if _, err := r.Resolve(ctx, sandbox.Caller{}, []string{"/a"}); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/stockade-dev/stockade/internal/packet"
@@ -475,11 +476,17 @@ func (s *server) fail(id uint64, err error) error {
 	if !errors.As(err, &e) {
 		e = sandbox.Errorf(sandbox.CodeInternal, "%v", err)
 	}
-	return s.reply(kindFailure, id, e)
+	// A message may quote a file's name, which can be any bytes.
+	return s.reply(kindFailure, id, &sandbox.Error{Code: e.Code, Msg: strings.ToValidUTF8(e.Msg, "\ufffd")})
 }
 
+// reply sends an answer. One that cannot be said is a failure of its call: it must not end
+// the connection, on which everybody's sessions depend.
 func (s *server) reply(k kind, id uint64, body any, files ...*os.File) error {
 	msg, err := encode(k, id, body)
+	if err != nil && k != kindFailure {
+		return s.fail(id, err)
+	}
 	if err != nil {
 		return err
 	}

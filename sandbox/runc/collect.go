@@ -6,6 +6,8 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -68,7 +70,7 @@ func (c *collection) close() {
 }
 
 func (c *collection) fail(path, code string) {
-	c.found = append(c.found, sandbox.Artifact{Path: path, Err: code})
+	c.found = append(c.found, sandbox.Artifact{Path: strings.ToValidUTF8(path, "\ufffd"), Err: code})
 }
 
 // tooMany says where the collection ends.
@@ -85,6 +87,10 @@ func (c *collection) add(at string) {
 	}
 	if len(c.found) >= maxCollected {
 		c.tooMany(at)
+		return
+	}
+	if !utf8.ValidString(at) { // a receipt could not say whose content it is
+		c.fail(at, "not_supported")
 		return
 	}
 	fd, err := unix.Openat2(int(c.root.Fd()), "."+at, &unix.OpenHow{

@@ -152,17 +152,18 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// TestCollect fetches files under the executions' identity (T114, T123, T124).
+// TestCollect fetches files under the executions' identity (T114, T123, T124, T130).
 func TestCollect(t *testing.T) {
 	r := newRunner(t)
 	open(t, r, hostSpec("s"))
 	defer closeSession(t, r, "s")
 	o := shell(t, r, "s", `cd /tmp; mkdir -p out/sub; echo one > out/b; echo two > out/sub/a; ln -s b out/link; mkfifo out/fifo pipe
-		ln -s /tmp/out/b abs; ln -s ../../../../../etc/shadow up; echo x > secret; chmod 0 secret; ln -s /proc/self/root/etc/shadow magic`)
+		ln -s /tmp/out/b abs; ln -s ../../../../../etc/shadow up; echo x > secret; chmod 0 secret; ln -s /proc/self/root/etc/shadow magic
+		mkdir odd; echo three > "$(printf 'odd/\377')"`)
 	if o.ExitCode != 0 {
 		t.Fatal(o)
 	}
-	found, err := r.Collect(context.Background(), "s", []string{"/tmp/out", "/tmp/abs", "/tmp/up", "/tmp/pipe", "/tmp/secret", "/tmp/magic", "/tmp/none", "/dev/null", "/tmp/../tmp/out/b"})
+	found, err := r.Collect(context.Background(), "s", []string{"/tmp/out", "/tmp/abs", "/tmp/up", "/tmp/pipe", "/tmp/secret", "/tmp/magic", "/tmp/none", "/dev/null", "/tmp/../tmp/out/b", "/tmp/odd"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +180,7 @@ func TestCollect(t *testing.T) {
 	want := []string{
 		"/tmp/out/b 644 4 one", "/tmp/out/sub/a 644 4 two", "/tmp/abs 644 4 one",
 		"/tmp/up not_found", "/tmp/pipe not_regular", "/tmp/secret permission_denied", "/tmp/magic not_found",
-		"/tmp/none not_found", "/dev/null not_regular", "/tmp/out/b 644 4 one",
+		"/tmp/none not_found", "/dev/null not_regular", "/tmp/out/b 644 4 one", "/tmp/odd/\ufffd not_supported",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

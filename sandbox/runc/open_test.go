@@ -206,7 +206,8 @@ func TestResolve(t *testing.T) {
 	private := mkdir(t, filepath.Join(shared, "private"), 0o700, 0)
 	mkdir(t, filepath.Join(private, "inner"), 0o755, 0)
 	group := mkdir(t, filepath.Join(shared, "group"), 0o750, 0)
-	if err := errors.Join(os.Chown(group, 0, 2002), os.Symlink("loop", filepath.Join(shared, "loop")), os.Symlink("/usr", filepath.Join(shared, "usr"))); err != nil {
+	if err := errors.Join(os.Chown(group, 0, 2002), os.Symlink("loop", filepath.Join(shared, "loop")), os.Symlink("/usr", filepath.Join(shared, "usr")),
+		os.Mkdir(shared+"/\xff", 0o755), os.Symlink(shared+"/\xff", filepath.Join(shared, "odd"))); err != nil {
 		t.Fatal(err)
 	}
 	user := sandbox.Caller{UID: 1001, GID: 1001}
@@ -223,6 +224,7 @@ func TestResolve(t *testing.T) {
 		{user, shared + "/usr/bin", "/usr/bin"},
 		{user, shared + "/loop", "symlink_loop"},
 		{user, shared + "/none", "not_found"},
+		{user, shared + "/odd", "not_supported"}, // T130
 		{user, "/dev/null", "not_supported"},
 		{user, "/proc/self/root", "symlink_loop"},
 	} {

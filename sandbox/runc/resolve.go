@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -36,7 +37,10 @@ func (r *Runner) Resolve(_ context.Context, caller sandbox.Caller, paths []strin
 	return out, err
 }
 
-var errKind = errors.New("neither a directory nor a regular file")
+var (
+	errKind = errors.New("neither a directory nor a regular file")
+	errName = errors.New("its name is not UTF-8") // no policy can be asked about it, and no record name it
+)
 
 // lookUp opens path as a location, not for reading, and says what it led to. It is
 // called on a thread that has the caller's identity. Symbolic links are followed:
@@ -67,7 +71,11 @@ func lookUp(path string) (*os.File, sandbox.Source, error) {
 		f.Close()
 		return nil, src, errKind
 	}
-	if src.Resolved, err = os.Readlink(procFD(f)); err != nil {
+	src.Resolved, err = os.Readlink(procFD(f))
+	if err == nil && !utf8.ValidString(src.Resolved) {
+		err = errName
+	}
+	if err != nil {
 		f.Close()
 		return nil, src, err
 	}

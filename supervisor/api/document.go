@@ -40,9 +40,63 @@ type Version struct {
 // Ask is the body of policy.decide: an operation and its parameters. The principal
 // is the peer, as always.
 type Ask struct {
-	Op     Op             `json:"op"`
-	Open   *SessionOpen   `json:"open,omitzero"`
-	Exec   *Exec          `json:"exec,omitzero"`
-	Signal *SessionSignal `json:"signal,omitzero"`
-	Close  *SessionClose  `json:"close,omitzero"`
+	Op      Op             `json:"op"`
+	Open    *SessionOpen   `json:"open,omitzero"`
+	Exec    *Exec          `json:"exec,omitzero"`
+	Signal  *SessionSignal `json:"signal,omitzero"`
+	Session *SessionTarget `json:"session,omitzero"` // host.session.pause and resume
+	Close   *SessionClose  `json:"close,omitzero"`
+	Input   *ProcessInput  `json:"input,omitzero"`
+	Deliver *ProcessSignal `json:"deliver,omitzero"` // host.process.signal
+	Modify  *ProcessModify `json:"modify,omitzero"`
+	Process *ProcessTarget `json:"process,omitzero"` // host.process.pause, resume and delete
+	Cancel  *ProcessCancel `json:"cancel,omitzero"`
+	Stop    *ProcessStop   `json:"stop,omitzero"`
+	Drain   *Drain         `json:"drain,omitzero"`
+}
+
+// AskOf is the question about an operation.
+func AskOf(r *Request) Ask {
+	return Ask{
+		Op: r.Op, Open: r.Open, Exec: r.Exec, Signal: r.Signal, Session: r.Session, Close: r.Close, Input: r.Input,
+		Deliver: r.Deliver, Modify: r.Modify, Process: r.Process, Cancel: r.Cancel, Stop: r.Stop, Drain: r.Drain,
+	}
+}
+
+// Into makes r, which has a principal, the operation that is asked about.
+func (a *Ask) Into(r *Request) {
+	r.Op = a.Op.Canonical()
+	if r.Op != a.Op {
+		r.RequestedKind = a.Op
+	}
+	if a.Op == "effect.close" && a.Input != nil {
+		closing := *a.Input
+		closing.Close = true
+		a.Input = &closing
+	}
+	r.Open, r.Exec, r.Signal, r.Session, r.Close, r.Input = a.Open, a.Exec, a.Signal, a.Session, a.Close, a.Input
+	r.Deliver, r.Modify, r.Process, r.Cancel, r.Stop, r.Drain = a.Deliver, a.Modify, a.Process, a.Cancel, a.Stop, a.Drain
+}
+
+// Scopes are those that the parameters of the question declare.
+func (a *Ask) Scopes() []Scope {
+	var scopes []Scope
+	add := func(declared bool, scope func() Scope) {
+		if declared {
+			scopes = append(scopes, scope())
+		}
+	}
+	add(a.Open != nil, func() Scope { return a.Open.Scope })
+	add(a.Exec != nil, func() Scope { return a.Exec.Scope })
+	add(a.Signal != nil, func() Scope { return a.Signal.Scope })
+	add(a.Session != nil, func() Scope { return a.Session.Scope })
+	add(a.Close != nil, func() Scope { return a.Close.Scope })
+	add(a.Input != nil, func() Scope { return a.Input.Scope })
+	add(a.Deliver != nil, func() Scope { return a.Deliver.Scope })
+	add(a.Modify != nil, func() Scope { return a.Modify.Scope })
+	add(a.Process != nil, func() Scope { return a.Process.Scope })
+	add(a.Cancel != nil, func() Scope { return a.Cancel.Scope })
+	add(a.Stop != nil, func() Scope { return a.Stop.Scope })
+	add(a.Drain != nil, func() Scope { return a.Drain.Scope })
+	return scopes
 }

@@ -171,9 +171,7 @@ func (c *Client) Checkpoint(ctx context.Context) (*api.Checkpoint, error) {
 // Decide asks what policy would say to an operation: Op and its parameters count.
 func (c *Client) Decide(ctx context.Context, req api.Request) (*api.Decision, error) {
 	unkeyed := c.WithKey("") // a question has no effect
-	return document[api.Decision](unkeyed.post(ctx, "/v1/decide", api.Ask{
-		Op: req.Op, Open: req.Open, Exec: req.Exec, Signal: req.Signal, Close: req.Close,
-	}))
+	return document[api.Decision](unkeyed.post(ctx, "/v1/decide", api.AskOf(&req)))
 }
 
 // Host returns what the machine offers and what the operator allows.

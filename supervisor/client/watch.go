@@ -86,7 +86,7 @@ func (c *Client) WaitProcess(ctx context.Context, execID string, wait time.Durat
 	for begun := false; ; begun = true {
 		ask := turn
 		if wait > 0 {
-			ask = min(turn, max(time.Until(until), 0))
+			ask = min(turn, max(time.Until(until), time.Millisecond)) // 0 would leave it to the supervisor
 		}
 		err = c.resume(ctx, begun, func() (bool, error) {
 			q := url.Values{"wait_ms": {strconv.FormatInt(milliseconds(ask), 10)}}

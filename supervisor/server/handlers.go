@@ -201,11 +201,8 @@ func decide(c *call) {
 		c.fail(err)
 		return
 	}
-	req.Op, req.Open, req.Exec, req.Signal, req.Close = ask.Op.Canonical(), ask.Open, ask.Exec, ask.Signal, ask.Close
-	if req.Op != ask.Op {
-		req.RequestedKind = ask.Op
-	}
-	for _, scope := range declared(req) {
+	ask.Into(req)
+	for _, scope := range ask.Scopes() {
 		if err := declare(req, scope); err != nil {
 			c.fail(err)
 			return
@@ -213,23 +210,6 @@ func decide(c *call) {
 	}
 	v, denial, failed := c.server.sup.Decide(c.r.Context(), req)
 	document(c, v, denial, failed)
-}
-
-// declared are the scopes that the parameters of a request declare.
-func declared(req *api.Request) (scopes []api.Scope) {
-	if req.Open != nil {
-		scopes = append(scopes, req.Open.Scope)
-	}
-	if req.Exec != nil {
-		scopes = append(scopes, req.Exec.Scope)
-	}
-	if req.Signal != nil {
-		scopes = append(scopes, req.Signal.Scope)
-	}
-	if req.Close != nil {
-		scopes = append(scopes, req.Close.Scope)
-	}
-	return scopes
 }
 
 // readOutput serves the output of an execution by its URL, which may say the position as the offsets
