@@ -24,7 +24,7 @@ type kept struct {
 func (s *session) keep() ([]byte, error) { return api.Encode(kept{s.env}) }
 
 // adoptedSession is a session that an earlier supervisor opened, or why it cannot go on.
-func adoptedSession(d ledger.LiveSession, held *sandbox.Held) (*session, error) {
+func adoptedSession(d api.Session, held *sandbox.Held) (*session, error) {
 	if held == nil {
 		return nil, errors.New("the runner does not have it")
 	}
@@ -32,7 +32,7 @@ func adoptedSession(d ledger.LiveSession, held *sandbox.Held) (*session, error) 
 	if err := json.Unmarshal(held.Keep, &k); err != nil {
 		return nil, fmt.Errorf("what the runner kept of it: %w", err)
 	}
-	ses := endedSession(d.Session)
+	ses := endedSession(d)
 	ses.env, ses.closed, ses.end = k.Env, make(chan struct{}), ending{}
 	ses.executions = d.Executions
 	ses.paused = d.State == stateQuiesced
@@ -107,7 +107,7 @@ func (s *Supervisor) adoptedCall(in api.Intent, held map[string]*sandbox.Held) (
 }
 
 // goOn puts adopted sessions into service again, and carries adopted executions on.
-func (s *Supervisor) goOn(live []ledger.LiveSession, going []*call) {
+func (s *Supervisor) goOn(live []api.Session, going []*call) {
 	for _, d := range live {
 		if ses, err := s.registry.find(d.Principal, d.SessionID); err == nil && !ses.over() {
 			s.serve(ses, ses.grant)

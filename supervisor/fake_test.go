@@ -512,6 +512,12 @@ func (f *fake) Collect(_ context.Context, _ string, paths []string) ([]sandbox.A
 	f.note("collect")
 	var out []sandbox.Artifact
 	for _, p := range paths {
+		if p == "/work/names" { // a tree in which a command has chosen them all
+			for range 1024 {
+				out = append(out, sandbox.Artifact{Path: p + strings.Repeat("\x01", 4000), Err: "not_regular"})
+			}
+			continue
+		}
 		content, ok := f.artifact[p]
 		if !ok {
 			out = append(out, sandbox.Artifact{Path: p, Err: "path_not_found"})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stockade-dev/stockade/internal/failpoint"
+	"github.com/stockade-dev/stockade/internal/journal"
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -482,6 +483,10 @@ func (s *Supervisor) settle(c *call, r *api.Receipt, write writer, before ...led
 	r.Timings = c.watch.laps
 	failpoint.Hit("supervisor.receipt.due")
 	_, err := s.record(s.ctx, write, append(before, &ledger.Settled{Header: ledger.At(s.now()), Receipt: r})...)
+	if err == errTooLarge && r.Payload.Exec != nil {
+		r = withoutOutput(r)
+		_, err = s.record(s.ctx, write, append(before, &ledger.Settled{Header: ledger.At(s.now()), Receipt: r})...)
+	}
 	failpoint.Hit("supervisor.receipt.durable")
 	if err == nil {
 		c.receipt = r
@@ -493,6 +498,19 @@ func (s *Supervisor) settle(c *call, r *api.Receipt, write writer, before ...led
 	}
 	s.over(c)
 	s.logReceipt(r)
+}
+
+// withoutOutput is the receipt of an execution that returns more than a record can hold: a thousand long names of
+// artifacts are enough for that, each byte of them written as \u0001. How it ended is said all the same (R115).
+func withoutOutput(r *api.Receipt) *api.Receipt {
+	less, x := *r, *r.Payload.Exec
+	x.Stdout, x.Stderr, x.Outputs = nil, nil, nil
+	x.Status, x.ErrorCode = "error", api.CodeOutputStoreFailed
+	x.ErrorMessage = fmt.Sprintf("with all that is to be returned the receipt is larger than %d bytes", journal.MaxRecord)
+	less.Outcome, less.Status = api.OutcomeFaulted, x.Status
+	less.ErrorCode, less.ErrorMessage = x.ErrorCode, x.ErrorMessage
+	less.Payload.Exec = &x
+	return &less
 }
 
 // over ends a call, with its receipt or without one.

@@ -457,3 +457,34 @@ func TestDecide(t *testing.T) {
 		}
 	})
 }
+
+// R115 T208: what a command returns can be larger than a record. Its receipt says how it ended nevertheless, once, and
+// with the next supervisor too; its output can still be read.
+func TestReceiptTooLarge(t *testing.T) {
+	b := start(t)
+	id := b.session()
+	r, err := b.with("k", api.Exec{SessionID: id, Argv: []string{"echo", "hello"}, Outputs: []string{"/work/names"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := r.Payload.Exec
+	if r.Outcome != api.OutcomeFaulted || r.ErrorCode != api.CodeOutputStoreFailed || x.ExitCode != 0 || x.EndedAtNS == 0 || len(x.Outputs) > 0 {
+		t.Errorf("%s %s %+v", r.Outcome, r.ErrorCode, x)
+	}
+	if out, _ := b.outputOf(r.ExecID, cursor{}); out["stdout"] != "hello" {
+		t.Errorf("%q", out)
+	}
+	if again, err := b.with("k", api.Exec{SessionID: id, Argv: []string{"echo", "hello"}, Outputs: []string{"/work/names"}}); err != nil || again.IntentID != r.IntentID {
+		t.Errorf("%+v, %v", again, err)
+	}
+	b = b.restart()
+	defer b.stop()
+	if s := b.stateOf(r.ExecID); s != api.StateFailed {
+		t.Errorf("%s", s)
+	}
+	var flying []api.Intent
+	b.chronicle.read(func(state *ledger.State) { flying = state.InFlight() })
+	if len(flying) > 0 {
+		t.Errorf("in flight: %+v", flying)
+	}
+}

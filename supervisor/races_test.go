@@ -111,7 +111,7 @@ func (b *bench) nothingLeft() {
 		b.t.Errorf("calls %d, executions %d, keys %d, counted %v, doomed %v", len(r.calls), len(r.execs), len(r.keys), r.running, r.doomed)
 	}
 	b.chronicle.read(func(s *ledger.State) {
-		if n := s.Counts().Refused; n != 0 {
+		if n := s.Refused(); n != 0 {
 			b.t.Errorf("%d records asked for what cannot be", n)
 		}
 	})

@@ -25,11 +25,11 @@ func (s *Supervisor) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var live []ledger.LiveSession
+	var live []api.Session
 	var flying []api.Intent
 	s.chronicle.read(func(state *ledger.State) {
 		live, flying = state.LiveSessions(), state.InFlight()
-		for _, d := range state.Ended() {
+		for _, d := range state.EndedSessions() {
 			s.registry.restore(endedSession(d))
 		}
 	})
@@ -43,7 +43,7 @@ func (s *Supervisor) reconcile(ctx context.Context) error {
 			continue
 		}
 		s.log.Warn("a session did not outlive the restart", "session_id", d.SessionID, "reason", err)
-		ended := endedSession(d.Session)
+		ended := endedSession(d)
 		ended.end = endRestarted
 		ended.finish(s.now(), api.Usage{})
 		records = append(records, &ledger.SessionEnd{
@@ -103,7 +103,7 @@ func (s *Supervisor) held(ctx context.Context) (map[string]*sandbox.Held, error)
 
 // closeUnknown closes what the runner has and no receipt names, and forgets executions whose
 // receipts are durable.
-func (s *Supervisor) closeUnknown(ctx context.Context, held map[string]*sandbox.Held, live []ledger.LiveSession) {
+func (s *Supervisor) closeUnknown(ctx context.Context, held map[string]*sandbox.Held, live []api.Session) {
 	known := map[string]bool{}
 	for _, d := range live {
 		known[d.SessionID] = true

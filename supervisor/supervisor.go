@@ -276,6 +276,9 @@ func (s *Supervisor) record(ctx context.Context, write writer, records ...ledger
 		}
 	}
 	first, err = write(ctx, encoded...)
+	if errors.Is(err, journal.ErrTooLarge) {
+		return 0, errTooLarge
+	}
 	if errors.Is(err, journal.ErrFull) {
 		s.log.Error("journal", "error", err)
 		return 0, api.Errorf(api.CodeJournalFailed, "the journal takes nothing new: the disk is full")
@@ -293,6 +296,9 @@ func (s *Supervisor) record(ctx context.Context, write writer, records ...ledger
 	s.taken.recorded(first+int64(len(records)), s.defaults.SnapshotEvery)
 	return first, nil
 }
+
+// errTooLarge says that no journal takes such a record; nothing was written.
+var errTooLarge = api.Errorf(api.CodeJournalFailed, "the record is larger than %d bytes", journal.MaxRecord)
 
 // watchRunner ends every session when the runner is gone: nothing of them is left.
 func (s *Supervisor) watchRunner() {

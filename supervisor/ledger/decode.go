@@ -85,9 +85,8 @@ type request struct {
 }
 
 type requestOpen struct {
-	Labels    map[string]string `json:"labels"`
-	OnRestart string            `json:"on_restart"`
-	Target    struct {
+	Labels map[string]string `json:"labels"`
+	Target struct {
 		Local struct {
 			Env map[string]ignored `json:"env"`
 		} `json:"local"`
@@ -246,9 +245,8 @@ func (ask *request) opening() *opening {
 		return nil
 	}
 	return &opening{
-		Labels:    ask.Open.Labels,
-		EnvNames:  slices.Sorted(maps.Keys(ask.Open.Target.Local.Env)),
-		OnRestart: ask.Open.OnRestart,
+		Labels:   ask.Open.Labels,
+		EnvNames: slices.Sorted(maps.Keys(ask.Open.Target.Local.Env)),
 	}
 }
 

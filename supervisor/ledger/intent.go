@@ -20,9 +20,8 @@ type intent struct {
 
 // opening is what the request of an open says about the session.
 type opening struct {
-	Labels    map[string]string `json:"labels,omitempty"`
-	EnvNames  []string          `json:"env_names,omitempty"`
-	OnRestart string            `json:"on_restart,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	EnvNames []string          `json:"env_names,omitempty"`
 }
 
 // origin is the module whose frames these are: it has no other.
@@ -275,7 +274,6 @@ func (it *intent) document() api.Intent {
 type KeyEntry struct {
 	Intent        string
 	RequestDigest string // of the redacted request's canonical bytes
-	Settled       bool
 }
 
 // Key returns what an owner used an idempotency key for.
@@ -288,7 +286,7 @@ func (s *State) Key(o Owner, name string) (KeyEntry, bool) {
 	if k == nil {
 		return KeyEntry{}, false
 	}
-	return KeyEntry{k.intent, k.digest, k.receipt != 0}, true
+	return KeyEntry{k.intent, k.digest}, true
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -272,7 +272,6 @@ func (s *State) delete(it *intent, exec string) {
 		return
 	}
 	s.dropProcess(p)
-	s.counts.Deleted++
 }
 
 func (s *State) dropProcess(p *process) {

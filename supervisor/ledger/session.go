@@ -1,10 +1,6 @@
 package ledger
 
-import (
-	"math"
-
-	"github.com/stockade-dev/stockade/supervisor/api"
-)
+import "github.com/stockade-dev/stockade/supervisor/api"
 
 // session is a session that came to be.
 type session struct {
@@ -14,7 +10,6 @@ type session struct {
 	seq         int64 // number of the record of its open's intent
 	receipt     int64 // and of the open's receipt
 	end         int64 // and of its end's
-	onRestart   string
 }
 
 // The states of a session here: before it is ready, nobody knows it.
@@ -64,7 +59,7 @@ func (s *State) openSession(seq int64, it *intent, rec *Settled) {
 		receipt: seq,
 	}
 	if it.open != nil {
-		ses.Labels, ses.EnvNames, ses.onRestart = it.open.Labels, it.open.EnvNames, it.open.OnRestart
+		ses.Labels, ses.EnvNames = it.open.Labels, it.open.EnvNames
 	}
 	if open.Grant != nil {
 		ses.Profile, ses.Workdir = open.Grant.Profile, open.Grant.Workdir
@@ -162,46 +157,16 @@ func (s *State) Session(id string) (api.Session, bool) {
 	return ses.document(), true
 }
 
-// Sessions returns an owner's sessions that fit f (session, state, labels, active), newest first.
-func (s *State) Sessions(o Owner, f *api.Read, limit int) []api.Session {
-	var list []api.Session
-	who := s.owners[o]
-	for ses := range s.opened.downward(math.MaxInt64) {
-		if len(list) >= limit {
-			break
-		}
-		if ses.owner == who && fits(f.SessionID, ses.SessionID) && fits(f.State, ses.State) &&
-			(!f.Active || !ses.over()) && labelled(f.Labels, ses.Labels) {
-			list = append(list, ses.document())
-		}
-	}
-	return list
-}
-
-// LiveSession is a session that has not ended, for who goes on with it.
-type LiveSession struct {
-	api.Session
-	OpenedAtSeq int64  // number of the record of its open's intent
-	ReceiptSeq  int64  // and of the open's receipt
-	OnRestart   string // as asked
-}
-
 // LiveSessions returns every session that has not ended, oldest first.
-func (s *State) LiveSessions() []LiveSession {
-	var list []LiveSession
-	for ses := range s.opened.upward() {
-		if !ses.over() {
-			list = append(list, LiveSession{ses.document(), ses.seq, ses.receipt, ses.onRestart})
-		}
-	}
-	return list
-}
+func (s *State) LiveSessions() []api.Session { return s.sessionsThat(false) }
 
-// Ended returns every session that has ended and is in view, oldest first.
-func (s *State) Ended() []api.Session {
+// EndedSessions returns every session that has ended and is in view, oldest first.
+func (s *State) EndedSessions() []api.Session { return s.sessionsThat(true) }
+
+func (s *State) sessionsThat(over bool) []api.Session {
 	var list []api.Session
 	for ses := range s.opened.upward() {
-		if ses.over() {
+		if ses.over() == over {
 			list = append(list, ses.document())
 		}
 	}

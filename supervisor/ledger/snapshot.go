@@ -22,7 +22,7 @@ type snapshot struct {
 	Version   int               `json:"version"`
 	Records   int64             `json:"records"`
 	Limits    Limits            `json:"limits"`
-	Counts    Counts            `json:"counts"`
+	Refused   int64             `json:"refused"`
 	Owners    []ownerSnapshot   `json:"owners"`    // by uid and scope
 	Intents   []intentSnapshot  `json:"intents"`   // oldest first, as what follows
 	Keys      []keySnapshot     `json:"keys"`      //
@@ -55,12 +55,11 @@ type keySnapshot struct {
 }
 
 type sessionSnapshot struct {
-	Owner     int         `json:"owner"`
-	Session   api.Session `json:"session"`
-	Seq       int64       `json:"seq"`
-	Receipt   int64       `json:"receipt"`
-	End       int64       `json:"end,omitzero"`
-	OnRestart string      `json:"on_restart,omitempty"`
+	Owner   int         `json:"owner"`
+	Session api.Session `json:"session"`
+	Seq     int64       `json:"seq"`
+	Receipt int64       `json:"receipt"`
+	End     int64       `json:"end,omitzero"`
 }
 
 type processSnapshot struct {
@@ -92,7 +91,7 @@ func (s *State) Capture() Capture {
 		Version:   snapshotVersion,
 		Records:   s.next,
 		Limits:    s.limits,
-		Counts:    s.counts,
+		Refused:   s.refused,
 		Intents:   slices.Grow([]intentSnapshot(nil), s.admitted.len()),
 		Keys:      slices.Grow([]keySnapshot(nil), len(s.keys)),
 		Sessions:  slices.Grow([]sessionSnapshot(nil), s.opened.len()),
@@ -112,7 +111,7 @@ func (s *State) Capture() Capture {
 	for ses := range s.opened.upward() {
 		d := ses.Session
 		d.Events = ses.log.last
-		doc.Sessions = append(doc.Sessions, sessionSnapshot{at[ses.owner], d, ses.seq, ses.receipt, ses.end, ses.onRestart})
+		doc.Sessions = append(doc.Sessions, sessionSnapshot{at[ses.owner], d, ses.seq, ses.receipt, ses.end})
 	}
 	for p := range s.queue.upward() {
 		doc.Processes = append(doc.Processes, processSnapshot{at[p.owner], p.Process, p.seq, p.opened, p.receipt, p.blobs, p.told, p.progress})
@@ -162,7 +161,7 @@ func (doc *snapshot) state() (*State, error) {
 		return nil, errors.New("records or limits cannot be")
 	}
 	s := New()
-	s.next, s.limits, s.counts = doc.Records, doc.Limits, doc.Counts
+	s.next, s.limits, s.refused = doc.Records, doc.Limits, doc.Refused
 	owners := make([]*owner, len(doc.Owners))
 	for i, d := range doc.Owners {
 		if i > 0 && d.compare(owners[i-1].Owner) <= 0 || d.Events < 0 {
@@ -252,7 +251,7 @@ func (r *restoring) key(d *keySnapshot) bool {
 }
 
 func (r *restoring) session(d *sessionSnapshot) bool {
-	ses := &session{Session: d.Session, seq: d.Seq, receipt: d.Receipt, end: d.End, onRestart: d.OnRestart}
+	ses := &session{Session: d.Session, seq: d.Seq, receipt: d.Receipt, end: d.End}
 	_, moves := moves[ses.State]
 	if !r.next(d.Owner, ses.receipt) || r.sessions[ses.SessionID] != nil || ses.SessionID == "" || ses.Events < 0 ||
 		ses.over() != (ses.end != 0) || !ses.over() && !moves && ses.State != sessionClosing || ses.seq < 0 || ses.seq >= ses.receipt {
@@ -314,10 +313,10 @@ func (r *restoring) over() bool {
 	ok := ended(&r.State.settled, r.settled, r.State.next) && ended(&r.State.usedKeys, r.used, r.State.next) &&
 		ended(&r.State.closed, r.closed, r.State.next) && ended(&r.State.ended, r.ended, r.State.next)
 	for _, o := range r.owners {
-		ok = ok && o.log.counts(func(at int64) int64 { return r.events.at(at).Seq })
+		ok = ok && o.log.unbroken(func(at int64) int64 { return r.events.at(at).Seq })
 	}
 	for _, ses := range r.sessions {
-		ok = ok && ses.log.counts(func(at int64) int64 { return r.events.at(at).inSession })
+		ok = ok && ses.log.unbroken(func(at int64) int64 { return r.events.at(at).inSession })
 	}
 	return ok
 }
@@ -335,8 +334,8 @@ func ended[T any](to *roll[T], list []ending[T], next int64) bool {
 	return true
 }
 
-// counts reports whether the events that are kept have numbers without gaps, up to the last.
-func (l *log) counts(number func(at int64) int64) bool {
+// unbroken reports whether the events that are kept have numbers without gaps, up to the last.
+func (l *log) unbroken(number func(at int64) int64) bool {
 	seq := l.last - int64(len(l.at))
 	if seq < 0 {
 		return false

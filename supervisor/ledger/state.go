@@ -67,9 +67,9 @@ func (o Owner) compare(p Owner) int {
 
 // State is the fold.
 type State struct {
-	limits Limits
-	next   int64
-	counts Counts
+	limits  Limits
+	next    int64
+	refused int64
 
 	owners map[Owner]*owner
 
@@ -98,13 +98,6 @@ type owner struct {
 	log log
 }
 
-// Counts are totals since the first record.
-type Counts struct {
-	Refused int64 `json:"refused,omitzero"` // what records asked for and cannot be (R116, R227)
-	Deleted int64 `json:"deleted,omitzero"` // executions that their owner deleted
-	Evicted int64 `json:"evicted,omitzero"` // executions that left the view by limit or age
-}
-
 // New returns the state before the first record.
 func New() *State {
 	return &State{
@@ -122,8 +115,8 @@ func New() *State {
 // the snapshot that it came from.
 func (s *State) Records() int64 { return s.next }
 
-// Counts returns the totals.
-func (s *State) Counts() Counts { return s.counts }
+// Refused is how often, since the first record, one asked for what cannot be (R116, R227).
+func (s *State) Refused() int64 { return s.refused }
 
 // Apply takes record seq of the journal in. Records come in order; the caller must not change r, nor
 // what it points to, afterwards. It fails only for a record that contradicts the format, and then
@@ -177,7 +170,7 @@ func (s *State) apply(seq int64, r Record) error {
 }
 
 // refuse counts what a record asks for and cannot be.
-func (s *State) refuse() { s.counts.Refused++ }
+func (s *State) refuse() { s.refused++ }
 
 func (s *State) owner(p api.Principal) *owner {
 	o := OwnerOf(p)
@@ -191,7 +184,6 @@ func (s *State) owner(p api.Principal) *owner {
 func (s *State) evict() {
 	for s.ended.len() > s.limits.History {
 		s.dropProcess(s.ended.oldest())
-		s.counts.Evicted++
 	}
 	for s.closed.len() > s.limits.Sessions {
 		s.dropSession(s.closed.oldest())
@@ -213,7 +205,6 @@ func (s *State) retire(r *Retired) {
 	for p := range s.ended.upward() {
 		if p.EndedAtNS < before || slices.Contains(r.Executions, p.ExecID) {
 			s.dropProcess(p)
-			s.counts.Evicted++
 		}
 	}
 	for ses := range s.closed.upward() {

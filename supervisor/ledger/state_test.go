@@ -86,7 +86,7 @@ func (l *teller) settle(id string, outcome api.Outcome, p api.Payload, change ..
 func (l *teller) open(who api.Principal, session string) {
 	l.t.Helper()
 	l.intent("i-"+session, api.Request{Op: api.OpSessionOpen, Principal: who, Open: &api.SessionOpen{
-		Labels: map[string]string{"team": "red"}, OnRestart: "terminate",
+		Labels: map[string]string{"team": "red"},
 		Target: api.Target{Local: &api.Local{Env: map[string]api.EnvValue{"B": {Text: "never shown"}, "A": {Text: "nor this"}}}},
 	}})
 	l.settle("i-"+session, api.OutcomeOK, api.Payload{Open: &api.OpenResult{
@@ -251,8 +251,8 @@ func TestIllegalTransitions(t *testing.T) {
 	if want := []string{"queued", "starting", "running", "completed"}; !slices.Equal(l.states(alice, "x"), want) {
 		t.Error(l.states(alice, "x"))
 	}
-	if c := l.Counts(); c.Refused != 5 {
-		t.Errorf("%d were refused", c.Refused)
+	if n := l.Refused(); n != 5 {
+		t.Errorf("%d were refused", n)
 	}
 	if it, _ := l.Intent("i-x"); it.Outcome != api.OutcomeOK || it.SettledAt == "" || it.FrameSeq != 7 {
 		t.Errorf("%+v", it)
@@ -366,8 +366,8 @@ func TestDelete(t *testing.T) {
 	if it, ok := l.Intent("i-x"); !ok || it.ExecID != "x" || it.Outcome != api.OutcomeOK {
 		t.Errorf("%+v", it)
 	}
-	if c := l.Counts(); c.Deleted != 1 || c.Refused != 2 || c.Evicted != 0 {
-		t.Errorf("%+v", c)
+	if n := l.Refused(); n != 2 {
+		t.Errorf("%d were refused", n)
 	}
 }
 
@@ -384,7 +384,7 @@ func TestKeys(t *testing.T) {
 	b := put("i1", alice, 1)
 	put("i2", alice, 2)
 	l.settle("i2", api.OutcomeFaulted, api.Payload{}, func(r *api.Receipt) { r.ErrorCode = api.CodeKeyConflict })
-	if k, ok := l.Key(OwnerOf(alice), "k"); !ok || k != (KeyEntry{"i1", Digest(b), false}) {
+	if k, ok := l.Key(OwnerOf(alice), "k"); !ok || k != (KeyEntry{"i1", Digest(b)}) {
 		t.Errorf("%+v", k)
 	}
 	if _, ok := l.Key(OwnerOf(agent), "k"); ok {
@@ -393,7 +393,7 @@ func TestKeys(t *testing.T) {
 	put("i3", bob, 1)
 	l.settle("i3", api.OutcomeOK, api.Payload{})
 	l.settle("i1", api.OutcomeOK, api.Payload{})
-	if k, ok := l.Key(OwnerOf(alice), "k"); !ok || !k.Settled {
+	if k, ok := l.Key(OwnerOf(alice), "k"); !ok || k.Intent != "i1" {
 		t.Errorf("%+v", k)
 	}
 	if _, ok := l.Key(OwnerOf(bob), "k"); ok {
@@ -442,9 +442,6 @@ func TestHistory(t *testing.T) {
 	if ids := execIDs(page); !slices.Equal(ids, []string{"x4", "x3", "old"}) {
 		t.Error(ids)
 	}
-	if c := l.Counts(); c.Evicted != 3 {
-		t.Errorf("%+v", c)
-	}
 	if got := l.Intents(OwnerOf(alice), &api.Read{}, 10); len(got) != 4 || got[3].IntentID != "i-old" {
 		t.Errorf("%+v", got)
 	}
@@ -457,14 +454,14 @@ func TestHistory(t *testing.T) {
 		l.open(alice, ses)
 		l.apply(&SessionEnd{Header: l.head(), SessionID: ses, State: "closed", Reason: "closed"})
 	}
-	got := l.Sessions(OwnerOf(alice), &api.Read{}, 10)
-	if len(got) != 2 || got[0].SessionID != "s2" || got[1].SessionID != "s" || got[0].Reason != "closed" {
-		t.Errorf("%+v", got)
+	live, over := l.LiveSessions(), l.EndedSessions()
+	if len(live) != 1 || live[0].SessionID != "s" || len(over) != 1 || over[0].SessionID != "s2" || over[0].Reason != "closed" {
+		t.Errorf("%+v %+v", live, over)
 	}
 	l.apply(&Retired{Header: l.head(), BeforeNS: l.at + 10, Executions: []string{"old"}, Sessions: []string{"s"}})
 	page, _, _ = l.Processes(OwnerOf(alice), &api.Read{}, 10)
-	if got := l.Sessions(OwnerOf(alice), &api.Read{}, 10); len(got) != 1 || !slices.Equal(execIDs(page), []string{"old"}) {
-		t.Errorf("%+v %+v", got, page)
+	if live, over := l.LiveSessions(), l.EndedSessions(); len(live) != 1 || len(over) != 0 || !slices.Equal(execIDs(page), []string{"old"}) {
+		t.Errorf("%+v %+v %+v", live, over, page)
 	}
 	if _, first, last := l.Notices(OwnerOf(alice), "s", 0, 10); first != last+1 || last == 0 {
 		t.Errorf("%d to %d", first, last)
@@ -534,8 +531,7 @@ func TestSession(t *testing.T) {
 	if ses.State != "ready" || ses.Profile != "agent" || ses.Workdir != "/w" || ses.Labels["team"] != "red" || !slices.Equal(ses.EnvNames, []string{"A", "B"}) || ses.StartedAt == "" {
 		t.Errorf("%+v", ses)
 	}
-	live := l.LiveSessions()
-	if len(live) != 1 || live[0].OpenedAtSeq != 0 || live[0].ReceiptSeq != 1 || live[0].OnRestart != "terminate" {
+	if live := l.LiveSessions(); len(live) != 1 || live[0].SessionID != "s" {
 		t.Errorf("%+v", live)
 	}
 	move := func(state string) {
@@ -565,11 +561,11 @@ func TestSession(t *testing.T) {
 		t.Error(diff)
 	}
 	ses, _ = l.Session("s")
-	if ses.State != "closed" || ses.Reason != "signal" || ses.Usage.WallNS != 3 || ses.EndedAt == "" || ses.Events != 7 || len(l.LiveSessions()) != 0 || len(l.Ended()) != 1 {
+	if ses.State != "closed" || ses.Reason != "signal" || ses.Usage.WallNS != 3 || ses.EndedAt == "" || ses.Events != 7 || len(l.LiveSessions()) != 0 || len(l.EndedSessions()) != 1 {
 		t.Errorf("%+v", ses)
 	}
-	if c := l.Counts(); c.Refused != 5 {
-		t.Errorf("%d were refused", c.Refused)
+	if n := l.Refused(); n != 5 {
+		t.Errorf("%d were refused", n)
 	}
 }
 
