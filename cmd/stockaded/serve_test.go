@@ -164,4 +164,6 @@ func (unable) Resolve(context.Context, sandbox.Caller, []string) ([]launch.Resol
 	return nil, nil
 }
 
+func (unable) Sessions() []sandbox.Held { return nil }
+
 func (unable) Disconnected() {}
