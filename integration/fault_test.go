@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -129,100 +127,9 @@ func TestInitIsKilled(t *testing.T) {
 	}
 }
 
-// TestRunnerIsKilled kills the runner: every session ends with it, the daemon says so and
-// ends, and nothing remains.
-func TestRunnerIsKilled(t *testing.T) {
-	d := start(t)
-	for range 3 {
-		r, err := d.Client().Open(t.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}})
-		session := settled(t, r, err).SessionID
-		if r, err := d.Client().Exec(t.Context(), api.Exec{SessionID: session, Argv: []string{"true"}}); err != nil || r.Outcome != api.OutcomeOK {
-			t.Fatal(err)
-		}
-	}
-	if err := unix.Kill(d.Runner(), unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(10 * time.Second); d.Running(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the daemon goes on without a runner")
-		}
-	}
-	// What a killed runner leaves is swept by the next one.
-	if err := d.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := once(t.Context(), d); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestDaemonIsKilled kills the daemon in the middle of an open, in the middle of a command
-// and as soon as a command's receipt is there, each several times at another moment. After
-// the restart every intent has exactly one receipt, the journal verifies, what was
-// answered is what is on record, and nothing is left (R110, T091).
-func TestDaemonIsKilled(t *testing.T) {
-	d := start(t)
-	answered := map[string]api.Outcome{}
-	for _, moment := range []struct {
-		name string
-		act  func(t *testing.T) // returns when the daemon may be killed
-	}{
-		{"an open is under way", func(t *testing.T) {
-			go d.Client().Open(context.Background(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}})
-		}},
-		{"a command is under way", func(t *testing.T) {
-			session := opened(t, d.Client(), nil).SessionID
-			accepted := make(chan struct{})
-			accept := sync.OnceFunc(func() { close(accepted) })
-			go func() {
-				defer accept()
-				d.Client().ExecStream(context.Background(), api.Exec{SessionID: session, Argv: []string{"sleep", "1000"}}, func(api.Event) error {
-					accept()
-					return nil
-				})
-			}()
-			<-accepted
-		}},
-		{"a command is answered", func(t *testing.T) {
-			r := shell(t, d.Client(), opened(t, d.Client(), nil).SessionID, "echo done")
-			answered[r.IntentID] = r.Outcome
-		}},
-	} {
-		t.Run(moment.name, func(t *testing.T) {
-			for range 5 {
-				moment.act(t)
-				time.Sleep(rand.N(30 * time.Millisecond))
-				d.Kill()
-				d.Client().CloseIdle()
-				if err := d.Start(); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-	}
-	for id, outcome := range answered {
-		if r, err := d.Client().Receipt(t.Context(), id); err != nil || r.Outcome != outcome {
-			t.Errorf("%s was answered %s, is %+v, %v", id, outcome, r, err)
-		}
-	}
-	if len(answered) != 5 {
-		t.Errorf("%d answers", len(answered))
-	}
-	if err := d.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(filepath.Join(bin, "stockade"), "receipts", "verify", "--state", d.State).CombinedOutput(); err != nil {
-		t.Errorf("verify: %v\n%s", err, out)
-	}
-	if n := settledOnce(t, d.State); n < 5 { // the commands, and opens when it hits them
-		t.Errorf("%d operations were interrupted: the kills come too late", n)
-	}
-}
-
 // settledOnce looks into the journal itself: what a supervisor shows is its index, in
 // which a second receipt would not be seen. It returns how many operations a kill interrupted.
-func settledOnce(t *testing.T, state string) (interrupted int) {
+func settledOnce(t testing.TB, state string) (interrupted int) {
 	receipts := map[string]int{}
 	if err := journal.Scan(filepath.Join(state, "journal"), func(seq int64, rec []byte) error {
 		var r struct {
@@ -259,4 +166,12 @@ func settledOnce(t *testing.T, state string) (interrupted int) {
 	}
 	t.Logf("%d intents, %d of them interrupted", len(receipts), interrupted)
 	return interrupted
+}
+
+// verified checks the journal as anybody can who has the key.
+func verified(t testing.TB, d *testbox.Daemon) {
+	t.Helper()
+	if out, err := exec.Command(filepath.Join(d.Bin, "stockade"), "receipts", "verify", "--state", d.State).CombinedOutput(); err != nil {
+		t.Errorf("verify: %v\n%s", err, out)
+	}
 }

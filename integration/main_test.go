@@ -74,6 +74,12 @@ func skip(t testing.TB, reason string) {
 func start(t testing.TB, args ...string) *testbox.Daemon {
 	t.Helper()
 	needRoot(t)
+	return startIn(t, bin, args...)
+}
+
+// startIn is start with the commands from somewhere else.
+func startIn(t testing.TB, bin string, args ...string) *testbox.Daemon {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "stockade-")
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,6 @@ func (x *execution) newFrame(s *Supervisor, kind api.FrameKind, payload api.Fram
 		if f, ok = state.NextFrame(x.call.intent); ok {
 			f.Kind, f.Payload = kind, payload
 			f.AtNS, f.At = stamp(now)
-			_, ok = state.Offer(&f)
 		}
 	})
 	if !ok {

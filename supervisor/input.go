@@ -20,6 +20,9 @@ import (
 // that does not read must not keep its caller, and whoever closes the supervisor, for ever.
 const inputLimit = 30 * time.Second
 
+// newsOfEnd is how long it may take to hear of the end of a command that is seen to read no more.
+const newsOfEnd = 100 * time.Millisecond
+
 // input is the stdin of an execution that was started with it open. Requests write to it one at
 // a time, in the order of their admission (R146, R147).
 type input struct {
@@ -165,8 +168,14 @@ func (in *input) write(ctx context.Context, b []byte) (int64, *api.Error) {
 		return int64(n), nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return int64(n), errFull
-	case isClosed(in.ended):
+	}
+	// The pipe of a command that has died breaks before we hear of it.
+	heard := time.NewTimer(newsOfEnd)
+	defer heard.Stop()
+	select {
+	case <-in.ended:
 		return int64(n), errEnded
+	case <-heard.C:
 	}
 	return int64(n), api.Errorf(api.CodeStdinClosed, "the command reads no more: %v", err)
 }

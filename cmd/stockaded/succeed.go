@@ -79,8 +79,7 @@ func (c *config) succeed(srv *server.Server, sup *supervisor.Supervisor, ln net.
 	if err != nil {
 		return err
 	}
-	// Where descriptor 3 is taken, it is by something that ends with this program.
-	if err := unix.Dup3(int(socket.Fd()), firstFD, 0); err != nil {
+	if err := place(socket); err != nil {
 		return fmt.Errorf("keep the socket: %w", err)
 	}
 	os.Setenv(envCount, "1")
@@ -88,6 +87,17 @@ func (c *config) succeed(srv *server.Server, sup *supervisor.Supervisor, ln net.
 	os.Setenv(envNames, ourName)
 	err = unix.Exec(c.program, os.Args, os.Environ())
 	return fmt.Errorf("execute %s: %w", c.program, err)
+}
+
+// place puts the socket where its successor looks for it. Where that is taken, it is by something that
+// ends with this program, or by the socket itself.
+func place(socket *os.File) error {
+	fd := int(socket.Fd())
+	if fd != firstFD {
+		return unix.Dup3(fd, firstFD, 0)
+	}
+	_, err := unix.FcntlInt(socket.Fd(), unix.F_SETFD, 0)
+	return err
 }
 
 // monotonic is the clock that a service manager compares with, in microseconds.

@@ -148,6 +148,16 @@ func (s *Store) Put(r io.Reader, expected string) (ref string, size int64, err e
 	return w.commit()
 }
 
+// Has says whether content is there; it does not look whether it is whole.
+func (s *Store) Has(ref string) bool {
+	digest, err := Digest(ref)
+	if err != nil {
+		return false
+	}
+	_, err = os.Lstat(s.path(digest))
+	return err == nil
+}
+
 // Open opens content for reading, and says how long it is. The bytes are as stored;
 // [Store.Reader] also checks them.
 func (s *Store) Open(ref string) (*os.File, int64, error) {

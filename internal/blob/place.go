@@ -128,6 +128,24 @@ func touch(name string) error {
 	return nil
 }
 
+// Touch makes content that is there as young as if it were put now. Who is about to name content
+// that was put long ago does it before he looks at it: then no [Store.Sweep] takes it before it is named.
+func (s *Store) Touch(ref string) error {
+	digest, err := Digest(ref)
+	if err != nil {
+		return err
+	}
+	mu := &s.fan(digest).mu
+	mu.Lock()
+	defer mu.Unlock()
+	if err := touch(s.path(digest)); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s", ErrNotFound, ref)
+	} else if err != nil {
+		return fmt.Errorf("touch blob: %w", err)
+	}
+	return nil
+}
+
 // fan is the directory that digest belongs into.
 func (s *Store) fan(digest string) *fan {
 	i, err := strconv.ParseUint(digest[:2], 16, 8)

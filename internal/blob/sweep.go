@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,108 +12,6 @@ import (
 	"github.com/stockade-dev/stockade/internal/durable"
 	"github.com/stockade-dev/stockade/internal/failpoint"
 )
-
-// Entry is content that is there.
-type Entry struct {
-	Ref      string
-	Size     int64
-	Modified time.Time // when it was put last; putting the same content again makes it young
-}
-
-// List gives what is there, in the order of the references. Content that comes or goes
-// meanwhile may be among it or not. After an error nothing follows.
-func (s *Store) List() iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		for i := range s.fans {
-			entries, err := s.fanEntries(i)
-			if err != nil {
-				yield(Entry{}, fmt.Errorf("list blobs: %w", err))
-				return
-			}
-			for _, e := range entries {
-				if !yield(e, nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (s *Store) fanDir(i int) string { return filepath.Join(s.dir, fmt.Sprintf("%02x", i)) }
-
-func (s *Store) fanEntries(i int) ([]Entry, error) {
-	names, err := os.ReadDir(s.fanDir(i))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	entries := make([]Entry, 0, len(names))
-	for _, name := range names {
-		ref := scheme + name.Name()
-		if _, err := Digest(ref); err != nil {
-			continue // not of ours
-		}
-		info, err := name.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed just now
-		}
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, Entry{Ref: ref, Size: info.Size(), Modified: info.ModTime()})
-	}
-	return entries, nil
-}
-
-// Has says whether content is there; it does not look whether it is whole.
-func (s *Store) Has(ref string) bool {
-	digest, err := Digest(ref)
-	if err != nil {
-		return false
-	}
-	_, err = os.Lstat(s.path(digest))
-	return err == nil
-}
-
-// Touch makes content that is there as young as if it were put now. Who is about to name content
-// that was put long ago does it before he looks at it: then no [Store.Sweep] takes it before it is named.
-func (s *Store) Touch(ref string) error {
-	digest, err := Digest(ref)
-	if err != nil {
-		return err
-	}
-	mu := &s.fan(digest).mu
-	mu.Lock()
-	defer mu.Unlock()
-	if err := touch(s.path(digest)); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %s", ErrNotFound, ref)
-	} else if err != nil {
-		return fmt.Errorf("touch blob: %w", err)
-	}
-	return nil
-}
-
-// Remove removes content, durably. What is not there is no error.
-func (s *Store) Remove(ref string) error {
-	digest, err := Digest(ref)
-	if err != nil {
-		return err
-	}
-	name := s.path(digest)
-	mu := &s.fan(digest).mu
-	mu.Lock()
-	err = os.Remove(name)
-	mu.Unlock()
-	if err == nil {
-		err = durable.SyncDir(filepath.Dir(name))
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove blob: %w", err)
-	}
-	return nil
-}
 
 // Sweep removes the content that keep does not want and that was put last before olderThan. It may run beside
 // everything else, and end at any instant: each removal is whole by itself.
@@ -141,7 +38,7 @@ func (s *Store) sweepFan(ctx context.Context, i int, keep func(ref string) bool,
 	if err := ctx.Err(); err != nil {
 		return 0, 0, err
 	}
-	entries, err := s.fanEntries(i)
+	entries, err := s.entries(i)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -154,21 +51,58 @@ func (s *Store) sweepFan(ctx context.Context, i int, keep func(ref string) bool,
 		if err := ctx.Err(); err != nil {
 			return removed, bytes, err
 		}
-		if !e.Modified.Before(olderThan) || keep(e.Ref) {
+		if !e.modified.Before(olderThan) || keep(e.ref) {
 			continue
 		}
-		gone, err := s.removeOld(i, e.Ref, olderThan)
+		gone, err := s.removeOld(i, e.ref, olderThan)
 		if err != nil {
 			return removed, bytes, err
 		}
 		if gone {
 			removed++
-			bytes += e.Size
+			bytes += e.size
 			failpoint.Hit("blob.swept")
 		}
 	}
 	return removed, bytes, nil
 }
+
+// entry is content that is there.
+type entry struct {
+	ref      string
+	size     int64
+	modified time.Time // when it was put last; putting the same content again makes it young
+}
+
+// entries is what a fan holds, in the order of the references. Content that comes or goes
+// meanwhile may be among it or not.
+func (s *Store) entries(i int) ([]entry, error) {
+	names, err := os.ReadDir(s.fanDir(i))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]entry, 0, len(names))
+	for _, name := range names {
+		ref := scheme + name.Name()
+		if _, err := Digest(ref); err != nil {
+			continue // not of ours
+		}
+		info, err := name.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed just now
+		}
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, entry{ref, info.Size(), info.ModTime()})
+	}
+	return entries, nil
+}
+
+func (s *Store) fanDir(i int) string { return filepath.Join(s.dir, fmt.Sprintf("%02x", i)) }
 
 // removeOld removes content if it is old still.
 func (s *Store) removeOld(i int, ref string, olderThan time.Time) (gone bool, err error) {

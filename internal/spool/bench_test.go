@@ -82,7 +82,7 @@ func BenchmarkFlood(b *testing.B) {
 			}
 			w.Close()
 			l := s.Create("flood", size)
-			if err := l.Drain(Stdout, r); err != nil || l.Kept(Stdout) != size || l.Digest(Stdout) == "" {
+			if err := l.Drain(Stdout, r); err != nil || l.Kept(Stdout) != size || digest(b, l, Stdout) == "" {
 				b.Fatal(err, l.Kept(Stdout))
 			}
 			cmd.Wait()

@@ -49,7 +49,7 @@ func TestCommit(t *testing.T) {
 		t.Error("an open log is committed")
 	}
 	l.Seal()
-	digest := l.Digest(Stdout)
+	before := digest(t, l, Stdout)
 	var refs [4]string
 	var all sync.WaitGroup
 	for i := range refs {
@@ -63,13 +63,13 @@ func TestCommit(t *testing.T) {
 	}
 	all.Wait()
 	for _, ref := range refs {
-		if ref != digest {
-			t.Errorf("%s, digest %s", ref, digest)
+		if ref != before {
+			t.Errorf("%s, digest %s", ref, before)
 		}
 	}
 	check(t, l)
 	ours, _ := os.Stat(filepath.Join(s.path, "x.stdout"))
-	f, _, err := blobs.Open(digest)
+	f, _, err := blobs.Open(before)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestCommit(t *testing.T) {
 	spooled(t, later, Stderr, sequence(Stderr, 0, 10))
 	check(t, later)
 	later.Seal()
-	if ref, size, err := later.Commit(Stdout, blobs); err != nil || ref != digest || size != int64(len(want)) {
+	if ref, size, err := later.Commit(Stdout, blobs); err != nil || ref != before || size != int64(len(want)) {
 		t.Errorf("again: %s, %d, %v", ref, size, err)
 	}
 
@@ -101,7 +101,7 @@ func TestCommit(t *testing.T) {
 	if err := s.Remove("x"); err != nil {
 		t.Fatal(err)
 	}
-	if got := blobContent(t, blobs, digest); !bytes.Equal(got, want) {
+	if got := blobContent(t, blobs, before); !bytes.Equal(got, want) {
 		t.Error("the blob has changed")
 	}
 	if len(s.spares.names) != 2 { // of stderr and the order
@@ -161,7 +161,7 @@ func TestCommitFails(t *testing.T) {
 	if err := os.WriteFile(name, []byte("0123456789"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := l.Commit(Stdout, blobs); !errors.Is(err, blob.ErrMismatch) || blobs.Has(l.Digest(Stdout)) {
+	if _, _, err := l.Commit(Stdout, blobs); !errors.Is(err, blob.ErrMismatch) || blobs.Has(digest(t, l, Stdout)) {
 		t.Errorf("another file of its name: %v", err)
 	}
 	check(t, l)

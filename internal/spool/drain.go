@@ -28,9 +28,9 @@ func (l *Log) Drain(st Stream, pipe *os.File) error {
 		return fmt.Errorf("drain %s of %s: %w", st, l.id, err)
 	}
 	d := &drain{log: l, st: st, stream: &l.streams[st], size: smallPipe}
+	defer d.hashed()
 	move := d.move // one function value for all turns
 	// One splice a turn: the descriptor is held during a turn, and Close waits for it.
-	defer d.hashed()
 	for !d.end {
 		err := conn.Read(move)
 		d.hash()

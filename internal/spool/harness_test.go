@@ -74,6 +74,22 @@ func sequence(st Stream, from, n int64) []byte {
 	return b
 }
 
+func sealed(l *Log) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sealed
+}
+
+// digest is the reference of what is kept now.
+func digest(t testing.TB, l *Log, st Stream) string {
+	t.Helper()
+	ref, err := l.hash(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
+
 type reader struct {
 	l  *Log
 	st Stream

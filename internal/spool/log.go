@@ -195,13 +195,6 @@ func (l *Log) Seal() {
 	l.wake()
 }
 
-// Sealed says whether the log has ended.
-func (l *Log) Sealed() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.sealed
-}
-
 // Close gives the descriptors up; the files stay until [Store.Remove]. Nothing can be read
 // any more, and what still comes is drained and dropped.
 func (l *Log) Close() {
@@ -224,39 +217,6 @@ func (l *Log) Close() {
 	l.store.leave(l.id)
 }
 
-// Digest is the reference of the bytes that are kept now: sha256:<hex>. It is "" when they cannot be read,
-// and Commit says why.
-func (l *Log) Digest(st Stream) (ref string) {
-	ref, _ = l.hash(st)
-	return ref
-}
-
-// hash brings the sum of a stream up to what is kept. It reads the file, of which nothing
-// has left the page cache yet, so that what is hashed is what a reader gets.
-func (l *Log) hash(st Stream) (ref string, err error) {
-	s := &l.streams[st]
-	s.hashing.Lock()
-	defer s.hashing.Unlock()
-	if s.sum == nil {
-		s.sum = sha256.New()
-	}
-	buf := buffers.Get().(*[]byte)
-	defer buffers.Put(buf)
-	for {
-		n, err := l.ReadAt(st, *buf, s.hashed)
-		s.sum.Write((*buf)[:n])
-		s.hashed += int64(n)
-		if err == io.EOF {
-			return "sha256:" + hex.EncodeToString(s.sum.Sum(nil)), nil
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-}
-
-var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
-
 // Commit makes what is kept of a stream a blob, without copying it: the file gets a second
 // name in the store of blobs, and keeps its own until [Store.Remove], so that a process that
 // dies before the reference is written down finds everything as it was. The blob is durable when
@@ -274,7 +234,10 @@ func (l *Log) Commit(st Stream, blobs *blob.Store) (ref string, size int64, err 
 }
 
 func (l *Log) commit(st Stream, blobs *blob.Store) (ref string, err error) {
-	if !l.Sealed() {
+	l.mu.Lock()
+	sealed := l.sealed
+	l.mu.Unlock()
+	if !sealed {
 		return "", errors.New("bug: the log is not sealed")
 	}
 	if ref, err = l.hash(st); err != nil {
@@ -301,3 +264,29 @@ func (l *Log) commit(st Stream, blobs *blob.Store) (ref string, err error) {
 	failpoint.Hit("spool.committed")
 	return ref, nil
 }
+
+// hash brings the sum of a stream up to what is kept, and gives its reference. It reads the file, of which nothing
+// has left the page cache yet, so that what is hashed is what a reader gets.
+func (l *Log) hash(st Stream) (ref string, err error) {
+	s := &l.streams[st]
+	s.hashing.Lock()
+	defer s.hashing.Unlock()
+	if s.sum == nil {
+		s.sum = sha256.New()
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	for {
+		n, err := l.ReadAt(st, *buf, s.hashed)
+		s.sum.Write((*buf)[:n])
+		s.hashed += int64(n)
+		if err == io.EOF {
+			return "sha256:" + hex.EncodeToString(s.sum.Sum(nil)), nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}

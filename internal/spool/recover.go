@@ -17,7 +17,7 @@ import (
 // reading only, and shows what was written until now.
 func (s *Store) Recover(id string, limit int64) (*Log, error) {
 	if !wellFormed(id) {
-		return nil, fmt.Errorf("recover output: %w: %.80q", ErrID, id)
+		return nil, fmt.Errorf("recover output: %w: %.80q", errID, id)
 	}
 	l := s.Create(id, limit)
 	if err := l.recover(); err != nil {
@@ -43,7 +43,7 @@ func (l *Log) recover() error {
 			s.dropped = r.length
 		}
 		if s.file == nil && s.dropped > 0 && l.limit > 0 {
-			s.err = ErrCut // the file could not even be made
+			s.err = errCut // the file could not even be made
 		}
 	}
 	return nil
@@ -69,7 +69,7 @@ func (l *Log) recoverStream(st Stream, left *remains) error {
 	case modeFinal:
 		s.final = true
 	case modeCut:
-		s.err = ErrCut
+		s.err = errCut
 	default:
 		s.final = info.Nlink > 1 // a power cut may take the mode back, and leave the blob
 	}

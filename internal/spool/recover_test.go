@@ -350,8 +350,8 @@ func TestRecoverBeside(t *testing.T) {
 func TestRecoverNothing(t *testing.T) {
 	s := fresh(t)
 	l := recovered(t, s, "x", 100)
-	if l.Kept(Stdout) != 0 || l.Position(0, 0) != 1 || len(l.Chunks(1, 1)) != 0 || l.Digest(Stderr) != "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" {
-		t.Error(l.Kept(Stdout), l.Position(0, 0), l.Digest(Stderr))
+	if l.Kept(Stdout) != 0 || l.Position(0, 0) != 1 || len(l.Chunks(1, 1)) != 0 || digest(t, l, Stderr) != "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" {
+		t.Error(l.Kept(Stdout), l.Position(0, 0), digest(t, l, Stderr))
 	}
 	if _, err := l.ReadAt(Stdout, make([]byte, 1), 0); err != io.EOF {
 		t.Error(err)
@@ -381,7 +381,7 @@ func TestFailingFile(t *testing.T) {
 		check(t, l)
 		for _, st := range streams {
 			before := l.Total(st)
-			if l.Kept(st) != 100000 || before <= l.Kept(st) || !errors.Is(l.Err(st), ErrCut) {
+			if l.Kept(st) != 100000 || before <= l.Kept(st) || !errors.Is(l.Err(st), errCut) {
 				t.Errorf("%s: %d of %d, %v", st, l.Kept(st), before, l.Err(st))
 			}
 			spooled(t, l, st, make([]byte, 1000))
@@ -393,7 +393,7 @@ func TestFailingFile(t *testing.T) {
 		os.Remove(filepath.Join(s.path, "x.chunks")) // should it not have been written either
 		l = recovered(t, s, "x", 1<<40)
 		for _, st := range streams {
-			if !errors.Is(l.Err(st), ErrCut) {
+			if !errors.Is(l.Err(st), errCut) {
 				t.Errorf("%s without a chunk log: %v", st, l.Err(st))
 			}
 			spooled(t, l, st, make([]byte, 1000))

@@ -74,7 +74,7 @@ func (s *Store) leave(id string) {
 // create makes a file of an execution that is not there yet.
 func (s *Store) create(id, suffix string) (*os.File, error) {
 	if !wellFormed(id) {
-		return nil, fmt.Errorf("%w: %.80q", ErrID, id)
+		return nil, fmt.Errorf("%w: %.80q", errID, id)
 	}
 	name := id + "." + suffix
 	if spare, ok := s.spare(); ok {
@@ -103,7 +103,7 @@ func (s *Store) spare() (name string, ok bool) {
 // open can still be read.
 func (s *Store) Remove(id string) error {
 	if !wellFormed(id) {
-		return fmt.Errorf("remove output: %w: %.80q", ErrID, id)
+		return fmt.Errorf("remove output: %w: %.80q", errID, id)
 	}
 	for _, suffix := range suffixes {
 		name := id + "." + suffix

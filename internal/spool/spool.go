@@ -48,10 +48,9 @@ const (
 	modeCut    = 0o500 // bytes were lost behind what it has: nothing is added
 )
 
-// What a caller can act on.
 var (
-	ErrID  = errors.New("malformed execution id")
-	ErrCut = errors.New("output was lost while an earlier process kept it")
+	errID  = errors.New("malformed execution id")
+	errCut = errors.New("output was lost while an earlier process kept it")
 )
 
 // Store is a directory of logs. Its methods may be called at the same time.

@@ -65,8 +65,8 @@ func TestInterleaving(t *testing.T) {
 			if l.Total(st) != size[st] || l.Kept(st) != min(size[st], limit) || l.Err(st) != nil {
 				t.Fatalf("round %d, %s: %d of %d, want %d up to %d; %v", round, st, l.Kept(st), l.Total(st), size[st], limit, l.Err(st))
 			}
-			if want := fmt.Sprintf("sha256:%x", sha256.Sum256(sequence(st, 0, l.Kept(st)))); l.Digest(st) != want {
-				t.Errorf("digest %s, want %s", l.Digest(st), want)
+			if want := fmt.Sprintf("sha256:%x", sha256.Sum256(sequence(st, 0, l.Kept(st)))); digest(t, l, st) != want {
+				t.Errorf("digest %s, want %s", digest(t, l, st), want)
 			}
 		}
 		l.Close()
@@ -78,7 +78,7 @@ func follow(t *testing.T, l *Log) {
 	var have [len(streams)]int64
 	buf := make([]byte, 10_000)
 	for {
-		changed, sealed := l.Changed(), l.Sealed()
+		changed, over := l.Changed(), sealed(l)
 		chunks := l.Chunks(l.Position(have[Stdout], have[Stderr]), 2)
 		for _, c := range chunks {
 			skip := have[c.Stream] - c.Offset
@@ -102,7 +102,7 @@ func follow(t *testing.T, l *Log) {
 		if len(chunks) > 0 {
 			continue
 		}
-		if sealed {
+		if over {
 			break
 		}
 		<-changed
@@ -132,7 +132,7 @@ func TestSeal(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if l.Kept(Stdout) != 10 || l.Total(Stdout) != 10 || !l.Sealed() {
+	if l.Kept(Stdout) != 10 || l.Total(Stdout) != 10 || !sealed(l) {
 		t.Errorf("%d of %d", l.Kept(Stdout), l.Total(Stdout))
 	}
 	check(t, l)
@@ -218,13 +218,13 @@ func TestIDs(t *testing.T) {
 	for _, id := range []string{"", ".", "..", "a/b", "../a", "A", "a.b", "a\x00", "é", strings.Repeat("a", 65)} {
 		l := create(t, s, id, 100)
 		spooled(t, l, Stdout, []byte("x"))
-		if err := l.Err(Stdout); !errors.Is(err, ErrID) || l.Kept(Stdout) != 0 || l.Total(Stdout) != 1 {
+		if err := l.Err(Stdout); !errors.Is(err, errID) || l.Kept(Stdout) != 0 || l.Total(Stdout) != 1 {
 			t.Errorf("create %q: %v", id, err)
 		}
-		if _, err := s.Recover(id, 100); !errors.Is(err, ErrID) {
+		if _, err := s.Recover(id, 100); !errors.Is(err, errID) {
 			t.Errorf("recover %q: %v", id, err)
 		}
-		if err := s.Remove(id); !errors.Is(err, ErrID) {
+		if err := s.Remove(id); !errors.Is(err, errID) {
 			t.Errorf("remove %q: %v", id, err)
 		}
 	}
@@ -401,7 +401,7 @@ func flood(t testing.TB, s *Store, n int, size int64) {
 				sum := sha256.New()
 				p := make([]byte, 64<<10)
 				for off := int64(0); ; {
-					changed, sealed := l.Changed(), l.Sealed()
+					changed, over := l.Changed(), sealed(l)
 					n, err := l.ReadAt(st, p, off)
 					sum.Write(p[:n])
 					off += int64(n)
@@ -411,13 +411,13 @@ func flood(t testing.TB, s *Store, n int, size int64) {
 					if err != io.EOF {
 						t.Error(err)
 					}
-					if sealed {
+					if over {
 						break
 					}
 					<-changed
 				}
-				if got := fmt.Sprintf("sha256:%x", sum.Sum(nil)); got != l.Digest(st) || l.Kept(st) != size {
-					t.Errorf("%d bytes, read %s, digest %s", l.Kept(st), got, l.Digest(st))
+				if got := fmt.Sprintf("sha256:%x", sum.Sum(nil)); got != digest(t, l, st) || l.Kept(st) != size {
+					t.Errorf("%d bytes, read %s, digest %s", l.Kept(st), got, digest(t, l, st))
 				}
 			})
 		}

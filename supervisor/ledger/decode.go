@@ -54,7 +54,6 @@ var decoders = map[string]func([]byte) (Record, error){
 	TypeIntent:     decodeIntent,
 	TypeStart:      whole[Start],
 	TypeFrame:      whole[Frame],
-	TypeDiagnostic: whole[Diagnostic],
 	TypeNotice:     whole[Notice],
 	TypeSessionEnd: whole[SessionEnd],
 	TypeAdopted:    whole[Adopted],

@@ -54,25 +54,33 @@ func (s *State) dropEvent() {
 	s.events.first++
 }
 
-// diagnose makes an event of what was wrong with an intent that somebody has.
-func (s *State) diagnose(r *Diagnostic) {
-	it := s.intents[r.IntentID]
-	if it == nil {
-		return
-	}
-	n := api.Notice{
+// diagnosis is what is wrong with a frame, a receipt or a change of state: one of the codes, and
+// what was expected instead. The zero value is nothing.
+type diagnosis struct{ code, detail string }
+
+// The codes.
+const (
+	unknownIntent     = "stream.unknown_intent"    // R123: nobody can be told
+	identityMismatch  = "stream.identity_mismatch" // R124
+	nonMonotonic      = "stream.non_monotonic"     // R125
+	late              = "stream.late"              // R133: after the receipt
+	gap               = "stream_gap"               // R127: taken nevertheless
+	illegalTransition = "illegal_transition"       // R227
+	duplicateReceipt  = "receipt.duplicate"        // R116
+)
+
+// diagnose makes an event of what is wrong, for the owner of the intent.
+func (s *State) diagnose(it *intent, at int64, wrong diagnosis) {
+	s.note(it.owner, api.Notice{
 		Kind:      api.NoticeDiagnostic,
-		AtNS:      r.AtNS,
+		AtNS:      at,
 		SessionID: it.SessionID,
 		ExecID:    it.ExecID,
 		IntentID:  it.IntentID,
 		Op:        it.Op,
-		Reason:    string(r.Code),
-	}
-	if r.Expected != "" || r.Observed != "" {
-		n.Detail = shorten("expected "+r.Expected+", observed "+r.Observed, keptText)
-	}
-	s.note(it.owner, n)
+		Reason:    wrong.code,
+		Detail:    shorten(wrong.detail, keptText),
+	})
 }
 
 // keptText is how many bytes of a text that a caller has chosen an event holds.

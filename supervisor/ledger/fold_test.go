@@ -186,14 +186,12 @@ func (y *story) end() Record {
 
 // rest is what seldom comes.
 func (y *story) rest() Record {
-	switch y.one("rest", "start", "decision", "diagnostic", "adopted", "retired", "snapshot") {
+	switch y.one("rest", "start", "decision", "adopted", "retired", "snapshot") {
 	case "start":
 		small := func(name string) int { return rapid.IntRange(0, 4).Draw(y.t, name) }
 		return &Start{Header: y.head(), Limits: Limits{History: small("history"), Sessions: small("sessions"), Intents: small("intents"), Notices: 10 * small("notices"), Keys: small("keys")}}
 	case "decision":
 		return &Decision{Header: y.head(), IntentID: y.known().id, Allow: true}
-	case "diagnostic":
-		return &Diagnostic{Header: y.head(), IntentID: y.known().id, Code: Gap, Expected: "1", Observed: "3"}
 	case "adopted":
 		return &Adopted{Header: y.head(), Sessions: []string{y.some("session", y.sessions)}, Executions: []string{y.some("exec", y.execs)}}
 	case "retired":

@@ -104,8 +104,13 @@ func (s *State) claimed(it *intent) *key {
 func (s *State) settle(seq int64, rec *Settled) {
 	r := rec.Receipt
 	it := s.intents[r.IntentID]
-	if it == nil || it.Outcome != "" {
+	if it == nil {
 		s.refuse()
+		return
+	}
+	if it.Outcome != "" {
+		s.refuse()
+		s.diagnose(it, rec.AtNS, diagnosis{duplicateReceipt, "outcome " + string(r.Outcome) + " after " + string(it.Outcome)})
 		return
 	}
 	it.Outcome, it.SettledAtNS, it.receipt = r.Outcome, rec.AtNS, seq
@@ -148,22 +153,17 @@ func (s *State) violation(it *intent, rec *Settled) {
 	s.note(it.owner, n)
 }
 
-// Offer judges a frame before it is journaled (R123 to R128, R133). ok says that it is taken;
-// what, if not nil, belongs into the journal beside it, or in its place.
-func (s *State) Offer(f *api.Frame) (what *Diagnostic, ok bool) {
-	it := s.intents[f.IntentID]
-	found := func(code DiagnosticCode, expected, observed string) *Diagnostic {
-		d := &Diagnostic{Header: Header{AtNS: f.AtNS}, Code: code, IntentID: f.IntentID, Expected: expected, Observed: observed}
-		if it != nil {
-			d.ExecID = it.ExecID
-		}
-		return d
+// judge says whether a frame is taken, and what is wrong with it (R123 to R128, R133).
+func (s *State) judge(f *api.Frame) (wrong diagnosis, ok bool) {
+	found := func(code, expected, observed string) diagnosis {
+		return diagnosis{code, "expected " + expected + ", observed " + observed}
 	}
+	it := s.intents[f.IntentID]
 	if it == nil {
-		return found(UnknownIntent, "", ""), false
+		return diagnosis{code: unknownIntent}, false
 	}
 	if it.Outcome != "" {
-		return found(Late, "", itoa(f.Seq)), false
+		return diagnosis{late, "frame " + itoa(f.Seq)}, false
 	}
 	for _, identity := range []struct{ want, got string }{
 		{itoa(it.EmittedAtSeq), itoa(f.EmittedAtSeq)},
@@ -172,17 +172,17 @@ func (s *State) Offer(f *api.Frame) (what *Diagnostic, ok bool) {
 		{it.owner.Instance(), f.OriginInstance},
 	} {
 		if identity.got != identity.want {
-			return found(IdentityMismatch, identity.want, identity.got), false
+			return found(identityMismatch, identity.want, identity.got), false
 		}
 	}
 	next := it.FrameSeq + 1
 	switch {
 	case f.Seq < next:
-		return found(NonMonotonic, itoa(next), itoa(f.Seq)), false
+		return found(nonMonotonic, itoa(next), itoa(f.Seq)), false
 	case f.Seq > next:
-		return found(Gap, itoa(next), itoa(f.Seq)), true
+		return found(gap, itoa(next), itoa(f.Seq)), true
 	}
-	return nil, true
+	return diagnosis{}, true
 }
 
 // NextFrame begins the frame that comes next of an intent in flight: everything but its kind, time
@@ -202,14 +202,18 @@ func (s *State) NextFrame(intent string) (f api.Frame, ok bool) {
 	}, true
 }
 
-// frame takes a frame in, by the rules by which it was offered.
+// frame takes a frame in, or tells why it does not.
 func (s *State) frame(r *Frame) {
 	f := &r.Frame
-	if _, ok := s.Offer(f); !ok {
+	wrong, ok := s.judge(f)
+	it := s.intents[f.IntentID]
+	if wrong.code != "" && it != nil {
+		s.diagnose(it, r.AtNS, wrong)
+	}
+	if !ok {
 		s.refuse()
 		return
 	}
-	it := s.intents[f.IntentID]
 	it.FrameSeq = f.Seq
 	if p := s.startedBy[it.IntentID]; p != nil {
 		s.milestone(p, r)

@@ -74,12 +74,20 @@ func (s *State) enqueue(it *intent, r *Intent, ask *requestExec) {
 // become moves an execution to a state, if that can follow.
 func (s *State) become(p *process, to api.State, at int64) bool {
 	if !slices.Contains(follows[p.State], to) {
-		s.refuse()
+		s.illegal(p, string(to), at)
 		return false
 	}
 	p.State = to
 	s.transition(p, at)
 	return true
+}
+
+// illegal refuses what does not follow from the state of an execution (R227).
+func (s *State) illegal(p *process, what string, at int64) {
+	s.refuse()
+	if it := s.intents[p.IntentID]; it != nil {
+		s.diagnose(it, at, diagnosis{illegalTransition, what + " while " + string(p.State)})
+	}
 }
 
 // transition tells of the state that an execution has now: once for each, in order (R229).
@@ -116,7 +124,7 @@ func (s *State) milestone(p *process, r *Frame) {
 	case api.FramePaused, api.FrameResumed:
 		pause := f.Kind == api.FramePaused
 		if p.State != api.StateRunning || p.Paused == pause {
-			s.refuse()
+			s.illegal(p, string(f.Kind), r.AtNS)
 			return
 		}
 		p.Paused = pause

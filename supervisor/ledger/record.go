@@ -20,7 +20,6 @@ const (
 	TypeIntent     = "intent"
 	TypeDecision   = "decision"
 	TypeFrame      = "frame"
-	TypeDiagnostic = "diagnostic"
 	TypeReceipt    = "receipt"
 	TypeNotice     = "notice"
 	TypeSessionEnd = "session_end"
@@ -119,30 +118,6 @@ type Frame struct {
 	Frame api.Frame `json:"frame"`
 }
 
-// Diagnostic says that a frame or a receipt was not taken, or that a frame came after a gap.
-type Diagnostic struct {
-	Header
-	Code     DiagnosticCode `json:"code"`
-	IntentID string         `json:"intent_id,omitempty"`
-	ExecID   string         `json:"exec_id,omitempty"`
-	Expected string         `json:"expected,omitempty"`
-	Observed string         `json:"observed,omitempty"`
-}
-
-// DiagnosticCode says what was wrong.
-type DiagnosticCode string
-
-// The codes.
-const (
-	UnknownIntent     DiagnosticCode = "stream.unknown_intent"    // R123
-	IdentityMismatch  DiagnosticCode = "stream.identity_mismatch" // R124
-	NonMonotonic      DiagnosticCode = "stream.non_monotonic"     // R125
-	Late              DiagnosticCode = "stream.late"              // R133: after the receipt
-	Gap               DiagnosticCode = "stream_gap"               // R127: taken nevertheless
-	IllegalTransition DiagnosticCode = "illegal_transition"       // R227
-	DuplicateReceipt  DiagnosticCode = "receipt.duplicate"        // R116
-)
-
 // Settled is the end of an intent, durable before the caller sees the receipt.
 type Settled struct {
 	Header
@@ -213,8 +188,6 @@ func typeOf(r Record) (string, error) {
 		return TypeDecision, nil
 	case *Frame:
 		return TypeFrame, nil
-	case *Diagnostic:
-		return TypeDiagnostic, nil
 	case *Settled:
 		return TypeReceipt, nil
 	case *Notice:

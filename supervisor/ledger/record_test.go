@@ -31,7 +31,6 @@ func samples() []Record {
 			Warn: []string{"w"}, Limits: rego.ExecLimits{TimeoutNS: 9}, Obligations: rego.Obligations{Output: "blob"}},
 		&Frame{Header: at, Frame: api.Frame{OriginModule: "stockade", OriginInstance: "1000", IntentID: "sha256:i", EffectKind: api.OpExec, EmittedAtSeq: 1, Seq: 1,
 			Kind: api.FrameProgress, AtNS: at.AtNS, At: "2023-11-14T22:13:20.000000001Z", Payload: api.FramePayload{ExecID: "x-1", SessionID: "s-1", StdoutBytes: 3}}},
-		&Diagnostic{Header: at, Code: Gap, IntentID: "sha256:i", ExecID: "x-1", Expected: "2", Observed: "4"},
 		&Settled{Header: at, Receipt: &api.Receipt{Version: 1, IntentID: "sha256:i", Op: api.OpExec, Principal: alice, SessionID: "s-1", ExecID: "x-1", FrameSeq: 1,
 			Outcome: api.OutcomeOK, Status: "ok", Payload: api.Payload{Exec: &api.ExecResult{Status: "ok", Stdout: &api.Output{InlineText: &api.InlineText{Text: "a\n"}}}},
 			AdmittedAtNS: 1, AdmittedAt: "1970-01-01T00:00:00.000000001Z", SettledAtNS: 2, SettledAt: "1970-01-01T00:00:00.000000002Z"}},

@@ -115,7 +115,7 @@ func New() *State {
 // the snapshot that it came from.
 func (s *State) Records() int64 { return s.next }
 
-// Refused is how often, since the first record, one asked for what cannot be (R116, R227).
+// Refused is how often, since the first record, a record asked for what cannot be.
 func (s *State) Refused() int64 { return s.refused }
 
 // Apply takes record seq of the journal in. Records come in order; the caller must not change r, nor
@@ -144,8 +144,6 @@ func (s *State) apply(seq int64, r Record) error {
 		return s.admit(seq, r)
 	case *Frame:
 		s.frame(r)
-	case *Diagnostic:
-		s.diagnose(r)
 	case *Settled:
 		if r.Receipt == nil || r.Receipt.Outcome == "" {
 			return errors.New("a receipt record without a receipt, or one without an outcome")

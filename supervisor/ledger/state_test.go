@@ -108,8 +108,8 @@ func (l *teller) frame(intent string, kind api.FrameKind, p api.FramePayload) {
 	}
 	r := &Frame{Header: l.head(), Frame: f}
 	r.Frame.Kind, r.Frame.AtNS, r.Frame.Payload = kind, r.AtNS, p
-	if what, ok := l.Offer(&r.Frame); what != nil || !ok {
-		l.t.Fatalf("the next frame is not taken: %+v", what)
+	if wrong, ok := l.judge(&r.Frame); wrong.code != "" || !ok {
+		l.t.Fatalf("the next frame is not taken: %+v", wrong)
 	}
 	l.apply(r)
 }
@@ -132,6 +132,17 @@ func (l *teller) states(who api.Principal, exec string) (states []string) {
 		}
 	}
 	return states
+}
+
+// diagnoses are what the events say was wrong.
+func (l *teller) diagnoses(who api.Principal) (wrong []string) {
+	list, _, _ := l.Notices(OwnerOf(who), "", 0, 1<<20)
+	for _, n := range list {
+		if n.Kind == api.NoticeDiagnostic {
+			wrong = append(wrong, n.Reason+": "+n.Detail)
+		}
+	}
+	return wrong
 }
 
 // told is a state with something of everything.
@@ -228,7 +239,7 @@ func TestExecutionsEnd(t *testing.T) {
 	}
 }
 
-// R227: a state that does not follow is not taken, and counted.
+// R227, R116: a state that does not follow is not taken, nor is a second receipt, and the owner is told.
 func TestIllegalTransitions(t *testing.T) {
 	l := tell(t)
 	l.open(alice, "s")
@@ -253,6 +264,14 @@ func TestIllegalTransitions(t *testing.T) {
 	}
 	if n := l.Refused(); n != 5 {
 		t.Errorf("%d were refused", n)
+	}
+	want := []string{
+		"illegal_transition: running while queued", "illegal_transition: host.exec.paused while queued",
+		"illegal_transition: starting while starting", "illegal_transition: host.exec.resumed while running",
+		"receipt.duplicate: outcome faulted after ok",
+	}
+	if diff := cmp.Diff(want, l.diagnoses(alice)); diff != "" {
+		t.Error(diff)
 	}
 	if it, _ := l.Intent("i-x"); it.Outcome != api.OutcomeOK || it.SettledAt == "" || it.FrameSeq != 7 {
 		t.Errorf("%+v", it)
@@ -281,25 +300,24 @@ func TestRefusedExecution(t *testing.T) {
 }
 
 // R123 to R128, R133: what becomes of a frame.
-func TestOffer(t *testing.T) {
+func TestFrames(t *testing.T) {
 	for _, c := range []struct {
-		name               string
-		change             func(*api.Frame)
-		settled            bool
-		code               DiagnosticCode
-		ok                 bool
-		expected, observed string
+		name         string
+		change       func(*api.Frame)
+		settled      bool
+		taken        bool
+		code, detail string
 	}{
-		{"next", func(f *api.Frame) {}, false, "", true, "", ""},
-		{"unknown intent", func(f *api.Frame) { f.IntentID = "else" }, false, UnknownIntent, false, "", ""},
-		{"fence", func(f *api.Frame) { f.EmittedAtSeq-- }, false, IdentityMismatch, false, "2", "1"},
-		{"effect", func(f *api.Frame) { f.EffectKind = api.OpBlobPut }, false, IdentityMismatch, false, "host.exec", "blob.put"},
-		{"module", func(f *api.Frame) { f.OriginModule = "m" }, false, IdentityMismatch, false, "stockade", "m"},
-		{"instance", func(f *api.Frame) { f.OriginInstance = "1001" }, false, IdentityMismatch, false, "1000/a%2F1//c", "1001"},
-		{"again", func(f *api.Frame) { f.Seq = 1 }, false, NonMonotonic, false, "2", "1"},
-		{"zero", func(f *api.Frame) { f.Seq = 0 }, false, NonMonotonic, false, "2", "0"},
-		{"gap", func(f *api.Frame) { f.Seq = 5 }, false, Gap, true, "2", "5"},
-		{"late", func(f *api.Frame) {}, true, Late, false, "", "2"},
+		{"next", func(f *api.Frame) {}, false, true, "", ""},
+		{"unknown intent", func(f *api.Frame) { f.IntentID = "else" }, false, false, unknownIntent, ""},
+		{"fence", func(f *api.Frame) { f.EmittedAtSeq-- }, false, false, identityMismatch, "expected 2, observed 1"},
+		{"effect", func(f *api.Frame) { f.EffectKind = api.OpBlobPut }, false, false, identityMismatch, "expected host.exec, observed blob.put"},
+		{"module", func(f *api.Frame) { f.OriginModule = "m" }, false, false, identityMismatch, "expected stockade, observed m"},
+		{"instance", func(f *api.Frame) { f.OriginInstance = "1001" }, false, false, identityMismatch, "expected 1000/a%2F1//c, observed 1001"},
+		{"again", func(f *api.Frame) { f.Seq = 1 }, false, false, nonMonotonic, "expected 2, observed 1"},
+		{"zero", func(f *api.Frame) { f.Seq = 0 }, false, false, nonMonotonic, "expected 2, observed 0"},
+		{"gap", func(f *api.Frame) { f.Seq = 5 }, false, true, gap, "expected 2, observed 5"},
+		{"late", func(f *api.Frame) {}, true, false, late, "frame 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := tell(t)
@@ -315,27 +333,22 @@ func TestOffer(t *testing.T) {
 				}
 			}
 			c.change(&f)
-			what, ok := l.Offer(&f)
-			if ok != c.ok || (what == nil) != (c.code == "") {
-				t.Fatalf("%v %+v", ok, what)
-			}
-			if what != nil && (what.Code != c.code || what.Expected != c.expected || what.Observed != c.observed) {
-				t.Errorf("%+v", what)
-			}
-			// Replay judges as the live state did.
 			before, _ := l.Intent("i-x")
-			if what != nil {
-				l.apply(what)
-			}
+			refused := l.Refused()
 			l.apply(&Frame{Header: l.head(), Frame: f})
 			after, _ := l.Intent("i-x")
-			if moved := after.FrameSeq != before.FrameSeq; moved != c.ok || c.ok && after.FrameSeq != f.Seq {
+			if moved := after.FrameSeq != before.FrameSeq; moved != c.taken || c.taken && after.FrameSeq != f.Seq {
 				t.Errorf("cursor %d after %d", after.FrameSeq, before.FrameSeq)
 			}
-			list, _, _ := l.Notices(OwnerOf(agent), "", 0, 100)
-			said := slices.ContainsFunc(list, func(n api.Notice) bool { return n.Kind == api.NoticeDiagnostic && n.Reason == string(c.code) })
-			if said != (c.code != "" && c.code != UnknownIntent) {
-				t.Errorf("%+v", list)
+			if c.taken != (l.Refused() == refused) {
+				t.Errorf("%d were refused, and %d before", l.Refused(), refused)
+			}
+			want := []string{c.code + ": " + c.detail}
+			if c.code == "" || c.code == unknownIntent {
+				want = nil // nobody's
+			}
+			if got := l.diagnoses(agent); !slices.Equal(got, want) {
+				t.Errorf("%q, not %q", got, want)
 			}
 		})
 	}
