@@ -156,23 +156,20 @@ func (f *fsck) replay() error {
 
 func (f *fsck) blobs(deep bool) error {
 	store := blob.View(filepath.Join(f.state, "blobs"))
-	for e, err := range store.List() {
-		if err != nil {
-			return err
-		}
+	return store.Each(func(ref string, size int64) error {
 		f.report.Blobs.Count++
-		f.report.Blobs.Bytes += e.Size
+		f.report.Blobs.Bytes += size
 		if !deep {
-			continue
+			return nil
 		}
-		switch err := store.Verify(e.Ref); {
+		switch err := store.Verify(ref); {
 		case err == nil:
 			f.report.Blobs.Checked++
 		case errors.Is(err, blob.ErrCorrupt):
-			f.find(Finding{Code: FindingBlob, Subject: e.Ref, Detail: err.Error()})
+			f.find(Finding{Code: FindingBlob, Subject: ref, Detail: err.Error()})
 		case !errors.Is(err, blob.ErrNotFound): // swept since
 			return err
 		}
-	}
-	return nil
+		return nil
+	})
 }

@@ -26,8 +26,9 @@ func startAging(t *testing.T, change func(*Config)) *aging {
 // startAgain begins another supervisor on the same directory and runner.
 func (a *aging) startAgain(change func(*Config)) *aging {
 	a.t.Helper()
+	a.fake.now = func() time.Time { return time.Now().Add(time.Duration(a.ahead.Load())) }
 	b := startOn(a.t, a.fake, a.state, func(c *Config) {
-		c.Now = func() time.Time { return time.Now().Add(time.Duration(a.ahead.Load())) }
+		c.Now = a.fake.now
 		c.Defaults.RetainEvery = time.Hour
 		c.Defaults.SnapshotEvery = 1 << 40
 		if change != nil {
@@ -80,14 +81,14 @@ func (a *aging) receipt(intent string) (*api.Receipt, error) {
 // R240: what ended long ago leaves the view, with its output and its session; what lives stays, however old. Once
 // there is nothing old, nothing is recorded.
 func TestHistoryAge(t *testing.T) {
-	a := startAging(t, nil)
+	a := startAging(t, func(c *Config) { c.Defaults.HistoryAge = 20 * time.Minute })
 	defer a.stop()
 	alive, over := a.session(), a.session()
 	running := a.launch(api.Exec{SessionID: alive, Argv: []string{"sleep"}})
 	old := a.exec(alive, "echo", "old")
 	a.exec(over, "true")
 	a.close(over)
-	a.age(8 * 24 * time.Hour)
+	a.age(21 * time.Minute) // the sessions may live for an hour
 	fresh := a.exec(alive, "echo", "fresh")
 	a.round()
 	for _, c := range []struct {
@@ -355,18 +356,15 @@ func TestTrim(t *testing.T) {
 	}
 	check("trimmed")
 	before := a.digest()
-	a.die()
-	a.closers = append(a.closers, a.stopPolicy)
-	a = a.startAgain(trimming)
-	check("killed and started again")
 	if r, err := Replay(a.state, ReplayOptions{Records: before.records, Digest: before.digest, Verify: true}); err != nil || !r.OK() {
 		t.Errorf("%+v %v", r, err)
 	}
 	if err := a.Leave(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+	a.stopPolicy()
 	a = a.startAgain(trimming)
-	check("left and started again")
+	check("started again")
 
 	// With its snapshots the journal loses what stands for the records that went.
 	a.signal(live, "KILL")
