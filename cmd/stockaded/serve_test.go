@@ -164,6 +164,4 @@ func (unable) Resolve(context.Context, sandbox.Caller, []string) ([]launch.Resol
 	return nil, nil
 }
 
-func (unable) Sessions() []sandbox.Held { return nil }
-
 func (unable) Disconnected() {}
