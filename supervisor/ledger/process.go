@@ -168,7 +168,9 @@ func (s *State) conclude(seq int64, p *process, rec *Settled) {
 		}
 	}
 	p.Signal, p.ErrorCode, p.Usage = x.Signal, code, x.Usage
-	p.StdoutBytes, p.StderrBytes = max(p.StdoutBytes, size(x.Stdout)), max(p.StderrBytes, size(x.Stderr))
+	// Output that fits nowhere is in no receipt, and was written nevertheless.
+	p.StdoutBytes = max(p.StdoutBytes, x.StdoutBytes, size(x.Stdout))
+	p.StderrBytes = max(p.StderrBytes, x.StderrBytes, size(x.Stderr))
 	p.EndedAtNS = cmp.Or(x.EndedAtNS, rec.AtNS)
 	if p.StartedAtNS != 0 {
 		p.DurationNS = p.EndedAtNS - p.StartedAtNS
