@@ -25,6 +25,7 @@ import (
 // fake is a launcher without a kernel: commands are Go functions, by argv[0]. It needs
 // neither privilege nor isolation (R262).
 type fake struct {
+	now      func() time.Time
 	host     sandbox.Host
 	done     chan struct{}
 	openErr  error             // of the next Open
@@ -44,6 +45,7 @@ type fake struct {
 
 func newFake() *fake {
 	return &fake{
+		now: time.Now,
 		host: sandbox.Host{Kernel: "test", Arch: "amd64", Cgroup: "v2", CPUs: 2, Memory: 1 << 30, Layers: []sandbox.Layer{
 			{Name: "user namespaces", State: "present", Required: true},
 		}},
@@ -204,6 +206,22 @@ var commands = map[string]func(*process) exit{
 		}
 		return exit{}
 	},
+	// swallow reads all of its stdin and says how much it was.
+	"swallow": func(p *process) exit {
+		go func() {
+			select {
+			case <-p.killed:
+				p.input.Close()
+			case <-p.ended:
+			}
+		}()
+		n, _ := io.Copy(io.Discard, p.input)
+		fmt.Fprint(p.stdout, n)
+		if isClosed(p.killed) {
+			return exit{signal: 9}
+		}
+		return exit{}
+	},
 	// sip reads so many bytes, and then no more.
 	"sip": func(p *process) exit {
 		n, _ := strconv.Atoi(p.exec.Argv[1])
@@ -312,7 +330,7 @@ func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbo
 	if run == nil {
 		return nil, sandbox.Errorf(sandbox.CodeSpawn, "%s: no such file or directory", x.Argv[0])
 	}
-	p := &process{exec: x, started: time.Now(), ended: make(chan struct{}), signals: make(chan int, 16), killed: make(chan struct{}), lost: make(chan struct{})}
+	p := &process{exec: x, started: f.now(), ended: make(chan struct{}), signals: make(chan int, 16), killed: make(chan struct{}), lost: make(chan struct{})}
 	if stdin != nil {
 		b, _ := io.ReadAll(stdin)
 		p.stdin = string(b)
@@ -333,7 +351,7 @@ func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbo
 			p.stdout.Close()
 			p.stderr.Close()
 		}
-		r := sandbox.Result{ExitCode: e.code, Signal: e.signal, OOM: e.oom, Started: p.started, Ended: time.Now()}
+		r := sandbox.Result{ExitCode: e.code, Signal: e.signal, OOM: e.oom, Started: p.started, Ended: f.now()}
 		if e.signal != 0 {
 			r.ExitCode = -1
 		}

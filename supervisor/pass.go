@@ -110,8 +110,8 @@ func (s *Supervisor) openJournal(state string) error {
 	if err != nil {
 		return err
 	}
-	for _, records := range stored {
-		base, err := dir.read(records)
+	for len(stored) > 0 {
+		base, err := dir.read(stored[0])
 		var p *pass
 		if err == nil {
 			p, err = newPass(base)
@@ -124,7 +124,8 @@ func (s *Supervisor) openJournal(state string) error {
 				return s.beginWith(p, dir, stored)
 			}
 		}
-		s.log.Warn("a snapshot is not used", "records", records, "reason", err)
+		s.log.Warn("a snapshot is not used", "records", stored[0], "reason", err)
+		stored = stored[1:]
 	}
 	p, err := newPass(nil)
 	if err != nil {
@@ -148,14 +149,14 @@ func (s *Supervisor) readThrough(state string, p *pass) (err error) {
 	return s.journal.Read(s.journal.First(), p.each)
 }
 
-// beginWith takes over what a pass has made. Snapshots that the journal does not confirm, as a crash leaves
-// them, are removed.
+// beginWith takes over what a pass has made. Snapshots that are damaged, or that the journal does not confirm
+// because a crash came before, are removed.
 func (s *Supervisor) beginWith(p *pass, dir snapshots, stored []int64) error {
 	s.chronicle = p.into
 	s.taken.dir, s.taken.due = dir, make(chan struct{}, 1)
 	var kept []int64
 	for _, records := range stored {
-		if head, err := dir.head(records); err == nil && p.confirms(head) {
+		if file, err := dir.read(records); err == nil && p.confirms(file.snapshotHead) {
 			kept = append(kept, records)
 		}
 	}

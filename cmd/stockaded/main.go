@@ -80,7 +80,7 @@ on with every session and execution; so does a stockaded that is started within 
 	f.DurationVar(&c.hold, "hold", 30*time.Second, "how long the runner keeps the sessions when this program is killed; 0 ends them at once")
 	f.DurationVar(&c.drain, "drain", 20*time.Second, "how long what is in flight may take to settle when stopping")
 	retentionFlags(cmd, &c.defaults)
-	cmd.AddCommand(workbench.Command(workbench.Options{Records: recorded, StateDir: defaultState}))
+	cmd.AddCommand(workbench.Command(workbench.Options{Records: recorded, StateDir: defaultState}), replayCommand(), fsckCommand())
 	return cmd
 }
 

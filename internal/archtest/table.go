@@ -62,7 +62,7 @@ var Table = []Row{
 	// The supervisor and its two sides.
 	{"supervisor/ledger", []string{"supervisor/api", "rego", "sandbox"}, []string{jsonexp}},
 	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "sandbox", "sandbox/launch", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
-		[]string{jsonexp, unix}},
+		[]string{jsonexp, unix, tlog}},
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp}},
 	{"supervisor/server", []string{"supervisor/api", "sandbox"}, []string{unix}},
 
@@ -74,7 +74,7 @@ var Table = []Row{
 
 	// The four commands.
 	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},
-	{"cmd/stockaded", []string{"supervisor", "supervisor/server", "rego", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
+	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
 		[]string{cobra, unix}},
 	{"cmd/stockade-init", []string{"sandbox/guest"}, nil},
 	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "internal/failpoint", "internal/reexec"}, []string{cobra, jsonexp}},

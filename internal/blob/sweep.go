@@ -67,6 +67,23 @@ func (s *Store) sweepFan(ctx context.Context, i int, keep func(ref string) bool,
 	return removed, bytes, nil
 }
 
+// Each calls fn with what is there, in the order of the references, and its size. Content that comes or goes
+// meanwhile may be among it or not. An error of fn ends it and is returned as it is.
+func (s *Store) Each(fn func(ref string, size int64) error) error {
+	for i := range s.fans {
+		entries, err := s.entries(i)
+		if err != nil {
+			return fmt.Errorf("list blobs: %w", err)
+		}
+		for _, e := range entries {
+			if err := fn(e.ref, e.size); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // entry is content that is there.
 type entry struct {
 	ref      string

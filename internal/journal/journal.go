@@ -121,20 +121,6 @@ func (j *Journal) open() error {
 	return j.openLast(found.tail)
 }
 
-// writeAgain makes durable what the last write of an earlier daemon left, of which nobody
-// knows whether its sync came, or failed. Where it failed, the kernel still shows the
-// bytes and counts them as written: only a new write makes it try again.
-func (j *Journal) writeAgain(f *os.File, from, to int64) error {
-	b := make([]byte, to-from)
-	if _, err := f.ReadAt(b, from); err != nil {
-		return err
-	}
-	if _, err := j.disk.write(f, b, from); err != nil {
-		return err
-	}
-	return j.disk.sync(f)
-}
-
 // openLast takes up the last segment where the last whole Append ended.
 func (j *Journal) openLast(tail int64) error {
 	last := j.segments[len(j.segments)-1]
@@ -176,6 +162,20 @@ func (j *Journal) openLast(tail int64) error {
 		return err
 	}
 	return j.writeAgain(f, from, last.end)
+}
+
+// writeAgain makes durable what the last write of an earlier daemon left, of which nobody
+// knows whether its sync came, or failed. Where it failed, the kernel still shows the
+// bytes and counts them as written: only a new write makes it try again.
+func (j *Journal) writeAgain(f *os.File, from, to int64) error {
+	b := make([]byte, to-from)
+	if _, err := f.ReadAt(b, from); err != nil {
+		return err
+	}
+	if _, err := j.disk.write(f, b, from); err != nil {
+		return err
+	}
+	return j.disk.sync(f)
 }
 
 // PublicKey is the key that verifies the journal's checkpoints, in the form of

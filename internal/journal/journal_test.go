@@ -356,8 +356,14 @@ func TestProof(t *testing.T) {
 	const n = 13
 	fill(t, j, 0, n)
 	known := verifiers(t, dir)
+	if _, err := ProveRecord(dir, known, 0); !errors.Is(err, ErrUnsigned) {
+		t.Error(err)
+	}
+	if _, err := j.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
 	for seq := range int64(n) {
-		p, err := j.Prove(seq)
+		p, err := ProveRecord(dir, known, seq)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -389,7 +395,7 @@ func TestProof(t *testing.T) {
 			}
 		}
 	}
-	if _, err := j.Prove(n); !errors.Is(err, ErrNotFound) {
+	if _, err := ProveRecord(dir, known, n); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
 }

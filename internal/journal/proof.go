@@ -19,28 +19,11 @@ type Proof struct {
 	Checkpoint string           `json:"checkpoint"` // the signed note that they lead to
 }
 
-// Prove makes a proof for a durable record, under a checkpoint over all that is durable
-// now. It reads the whole journal once: the tree keeps its edge only.
-func (j *Journal) Prove(seq int64) (*Proof, error) {
-	if _, err := j.Get(seq); err != nil {
-		return nil, fmt.Errorf("prove: %w", err)
-	}
-	msg, err := j.Checkpoint()
-	if err != nil {
-		return nil, fmt.Errorf("prove: %w", err)
-	}
-	c, err := openCheckpoint(msg, j.known)
-	if err != nil {
-		return nil, fmt.Errorf("prove: %w", err)
-	}
-	c.msg = msg
-	return j.extent().prove(seq, &c)
-}
-
-// ProveRecord makes a proof from the files of a journal alone, whether or not somebody has
-// it open, under the last checkpoint that is there. It checks the whole journal as
-// [Verify] does. The error is [ErrUnsigned] when no checkpoint covers the record yet,
-// [ErrNotFound] when there is none, a [*TrimmedError] when there is none any more.
+// ProveRecord makes a proof for a record from the files of a journal alone, whether or not
+// somebody has it open, under the last checkpoint that is there. It checks the whole journal
+// as [Verify] does, and reads what the proof needs once more: the tree keeps its edge only. The
+// error is [ErrUnsigned] when no checkpoint covers the record yet, [ErrNotFound] when there is
+// none, a [*TrimmedError] when there is none any more.
 func ProveRecord(dir string, known note.Verifiers, seq int64) (*Proof, error) {
 	s, err := surveyFiles(dir, known)
 	if err != nil {
@@ -52,14 +35,10 @@ func ProveRecord(dir string, known note.Verifiers, seq int64) (*Proof, error) {
 	case seq >= s.lastSigned():
 		return nil, fmt.Errorf("prove record %d: %w over it", seq, ErrUnsigned)
 	}
-	e := extent{dir: dir}
+	e, c := extent{dir: dir}, s.signed[len(s.signed)-1]
 	for _, seg := range s.segments {
 		e.segments = append(e.segments, *seg)
 	}
-	return e.prove(seq, &s.signed[len(s.signed)-1])
-}
-
-func (e extent) prove(seq int64, c *checkpoint) (*Proof, error) {
 	rec, err := e.get(seq)
 	if err != nil {
 		return nil, fmt.Errorf("prove: %w", err)
@@ -112,14 +91,14 @@ func CheckProof(data []byte, known note.Verifiers) (*Proof, error) {
 	if err := json.Unmarshal(data, &p, json.RejectUnknownMembers(true)); err != nil {
 		return nil, fmt.Errorf("proof: %w", err)
 	}
-	if err := p.Check(known); err != nil {
+	if err := p.check(known); err != nil {
 		return nil, err
 	}
 	return &p, nil
 }
 
-// Check says whether one of the verifiers signed a journal with this record in this place.
-func (p *Proof) Check(known note.Verifiers) error {
+// check says whether one of the verifiers signed a journal with this record in this place.
+func (p *Proof) check(known note.Verifiers) error {
 	c, err := openCheckpoint([]byte(p.Checkpoint), known)
 	if err != nil {
 		return fmt.Errorf("proof: %w", err)

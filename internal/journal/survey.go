@@ -323,7 +323,9 @@ func (s *survey) tell(h *frame, rec []byte) error {
 		return nil
 	}
 	if h.left > 0 {
-		s.held = append(s.held, bytes.Clone(rec))
+		n := len(s.held)
+		s.held = slices.Grow(s.held, 1)[:n+1]
+		s.held[n] = append(s.held[n][:0], rec...) // in what an earlier one was held in
 		return nil
 	}
 	for i, held := range s.held {

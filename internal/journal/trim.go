@@ -19,9 +19,9 @@ import (
 // at any moment the journal begins where it did, or at the anchor. A proof of a trimmed
 // record and a checkpoint over it, kept elsewhere, are as good as before.
 //
-// Trim needs room for its notes, a few KiB: after [ErrFull] nothing was trimmed. Any other error of a write or sync is final as in [Journal.Append]. A segment
-// that cannot be unlinked is an error, is not part of the journal any more, and is tried
-// again by the next Open.
+// Trim needs room for its notes, a few KiB: after [ErrFull] nothing was trimmed. Any other
+// error of a write or sync is final as in [Journal.Append]. A segment that cannot be unlinked
+// is an error, is not part of the journal any more, and is tried again by the next Open.
 func (j *Journal) Trim(before int64) (first int64, err error) {
 	j.signing.Lock()
 	defer j.signing.Unlock()
@@ -38,8 +38,8 @@ func (j *Journal) Trim(before int64) (first int64, err error) {
 	return segments[keep].first, nil
 }
 
-// Cut is the least that [Journal.Trim] can be asked for so that it gives anything back: where the second
-// segment begins. ok is false while there is none.
+// Cut is the least that [Journal.Trim] can be asked for so that it gives anything back: where
+// the second segment begins. ok is false while there is none.
 func (j *Journal) Cut() (before int64, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -42,7 +42,7 @@ func TestTrim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, err := j.Prove(3)
+	old, err := ProveRecord(dir, verifiers(t, dir), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestTrim(t *testing.T) {
 
 	// What somebody kept of the trimmed records is as good as before; the journal does not
 	// know of them any more, and says so.
-	if err := old.Check(known); err != nil {
+	if err := old.check(known); err != nil {
 		t.Errorf("a proof that was kept: %v", err)
 	}
 	report, err := Verify(dir, known, early)
@@ -149,7 +149,7 @@ func examine(t *testing.T, j *Journal, dir string, n int) {
 		if getErr != nil || err != nil {
 			t.Fatalf("record %d: %v, %v", seq, getErr, err)
 		}
-		if err := p.Check(known); err != nil || p.Seq != seq || p.Size != int64(n) || string(p.Record) != string(record(int(seq))) {
+		if err := p.check(known); err != nil || p.Seq != seq || p.Size != int64(n) || string(p.Record) != string(record(int(seq))) {
 			t.Fatalf("record %d of %d.. is not proved: %+v, %v", seq, first, p, err)
 		}
 	}
@@ -364,7 +364,7 @@ func TestTrimFailure(t *testing.T) {
 			continue
 		}
 		j.Close()
-		j = open(t, dir, storyOptions(d.disk()))
+		open(t, dir, storyOptions(d.disk()))
 		for i := range uint64(soak(8, 100)) {
 			recovered(t, d.powerCut(t, rand.New(rand.NewPCG(uint64(k), i))), said{acked: int(n), asked: 20})
 		}

@@ -375,6 +375,10 @@ func (s *scan) result(x *api.ExecResult) {
 			x.Stdout = s.output()
 		case "stderr":
 			x.Stderr = s.output()
+		case "stdout_bytes":
+			x.StdoutBytes = s.number()
+		case "stderr_bytes":
+			x.StderrBytes = s.number()
 		case "outputs":
 			s.into(&x.Outputs)
 		case "usage":

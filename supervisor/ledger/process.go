@@ -130,6 +130,8 @@ func (s *State) milestone(p *process, r *Frame) {
 		p.Paused = pause
 	case api.FrameModified:
 		p.progress.TimeoutNS = f.Payload.TimeoutNS
+	case api.FrameStopping:
+		p.progress.Cause, p.progress.KillAtNS = f.Payload.Cause, f.Payload.KillAtNS
 	case api.FrameInput:
 		p.progress.input(&f.Payload)
 		p.StdinOpen = p.StdinOpen && !f.Payload.InputClosed
@@ -166,7 +168,9 @@ func (s *State) conclude(seq int64, p *process, rec *Settled) {
 		}
 	}
 	p.Signal, p.ErrorCode, p.Usage = x.Signal, code, x.Usage
-	p.StdoutBytes, p.StderrBytes = max(p.StdoutBytes, size(x.Stdout)), max(p.StderrBytes, size(x.Stderr))
+	// Output that fits nowhere is in no receipt, and was written nevertheless.
+	p.StdoutBytes = max(p.StdoutBytes, x.StdoutBytes, size(x.Stdout))
+	p.StderrBytes = max(p.StderrBytes, x.StderrBytes, size(x.Stderr))
 	p.EndedAtNS = cmp.Or(x.EndedAtNS, rec.AtNS)
 	if p.StartedAtNS != 0 {
 		p.DurationNS = p.EndedAtNS - p.StartedAtNS
@@ -348,6 +352,8 @@ type Progress struct {
 	InputIDs   []string `json:"input_ids,omitempty"` // the last that were written, oldest first
 	InputBytes int64    `json:"input_bytes,omitzero"`
 	TimeoutNS  int64    `json:"timeout_ns,omitzero"` // as modified; 0 means that it was not
+	Cause      api.Code `json:"cause,omitzero"`      // why it is being ended; "" means that it is not
+	KillAtNS   int64    `json:"kill_at_ns,omitzero"` // when, if not before
 }
 
 // KeptInputs is how many input ids of an execution are known: a caller that repeats one does so
