@@ -41,7 +41,7 @@ type TreeDigest struct {
 // for the daemon that comes after this one.
 type Process struct {
 	Stdin          Inlet         // the end that is written; nil unless Exec.StdinOpen
-	Stdout, Stderr io.ReadCloser  // pipes, as *os.File
+	Stdout, Stderr io.ReadCloser // pipes, as *os.File
 	Started        time.Time
 	Done           <-chan Result // one value once the command has been reaped; closed without one if the runner is gone
 }

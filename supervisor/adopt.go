@@ -131,5 +131,30 @@ func (x *execution) resume(ctx context.Context, s *Supervisor, watch *stopwatch)
 		return execFailed(e.Code), e
 	}
 	x.frame(s, api.FrameAdopted, x.totals())
-	return x.finish(ctx, s, proc, watch)
+	if so := x.progressed; so.Cause != "" {
+		now := s.now()
+		x.stop(so.Cause, max(0, time.Unix(0, so.KillAtNS).Sub(now)), now)
+	}
+	if x.cutOff(proc) {
+		x.stop(api.CodeSupervisorRestarted, 0, s.now())
+	}
+	result, fault := x.finish(ctx, s, proc, watch)
+	if fault == nil && result.ErrorCode == api.CodeSupervisorRestarted {
+		fault = api.Errorf(api.CodeSupervisorRestarted, "the supervisor restarted while the command was being fed its stdin; it was killed, lest it take a part for the whole")
+		result.Status, result.ErrorMessage = "error", fault.Message
+	}
+	return result, fault
+}
+
+// cutOff reports whether the earlier supervisor fed the command what it reads, and had not come to the
+// end. How far it had come nobody knows.
+func (x *execution) cutOff(proc *sandbox.Process) bool {
+	switch {
+	case proc.Stdin == nil:
+		return false // it was closed behind the last byte
+	case x.input == nil:
+		proc.Stdin.Close()
+		return true
+	}
+	return (x.req.Stdin != nil || x.req.StdinRef != "") && x.progressed.InputBytes == 0
 }

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"testing"
@@ -235,4 +236,54 @@ func init() {
 		}
 		return exit{code: status}
 	}
+}
+
+// A command that was being fed a blob when its supervisor went is ended, and its receipt is a fault: the
+// end of what it had read was not the end of its input.
+func TestRestartWhileFed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		id := b.session()
+		ref, _, err := b.blobs.Put(bytes.NewReader(pattern(stdinMemory+1)), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := b.execute(api.Exec{SessionID: id, Argv: []string{"swallow"}, StdinRef: ref})
+		if got := text(whole.Payload.Exec.Stdout); got != fmt.Sprint(stdinMemory+1) {
+			t.Errorf("undisturbed it read %s: %+v", got, whole)
+		}
+		x := b.launch(api.Exec{SessionID: id, Argv: []string{"sip", "1000"}, StdinRef: ref})
+		time.Sleep(time.Second)
+		b = b.restart()
+		defer b.stop()
+		r := b.ends(x.ExecID)
+		if r.Outcome != api.OutcomeFaulted || r.ErrorCode != api.CodeSupervisorRestarted || r.Payload.Exec.Signal != "KILL" {
+			t.Errorf("%+v %+v", r, r.Payload.Exec)
+		}
+	})
+}
+
+// A cancel that was acknowledged ends the command when it said, whoever the supervisor is by then.
+func TestCancelOverRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		id := b.session()
+		x := b.launch(api.Exec{SessionID: id, Argv: []string{"stubborn"}})
+		time.Sleep(time.Second)
+		no, grace := false, int64(5*time.Second)
+		r := b.do(api.Request{Op: api.OpProcessCancel, Cancel: &api.ProcessCancel{ProcessRef: api.ProcessRef{ExecID: x.ExecID}, GraceNS: &grace, Wait: &no}})
+		if r.Payload.Control.Status != api.ControlCancelRequested {
+			t.Errorf("%+v", r)
+		}
+		began := time.Now()
+		time.Sleep(2 * time.Second)
+		b = b.restart()
+		defer b.stop()
+		if r := b.ends(x.ExecID); r.ErrorCode != api.CodeCanceled || r.Payload.Exec.Signal != "KILL" {
+			t.Errorf("%+v", r)
+		}
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("it was killed after %v", took)
+		}
+	})
 }

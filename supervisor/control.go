@@ -297,6 +297,10 @@ func actCancel(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 	}
 	x, grace := c.control.target, s.grace(c.req.Cancel.GraceNS)
 	x.stop(api.CodeCanceled, grace, s.now())
+	if cause, at := x.stopping(); grace > 0 && x.hasStarted() { // whoever comes after us has to keep the promise
+		x.tell(s)
+		x.frame(s, api.FrameStopping, api.FramePayload{Cause: cause, KillAtNS: at.UnixNano()})
+	}
 	if wait := c.req.Cancel.Wait; wait != nil && !*wait {
 		return s.controlled(c, api.ControlCancelRequested), nil
 	}

@@ -92,11 +92,14 @@ func (x *execution) prepare(p execPlan, s *Supervisor) error {
 	x.follows(p)
 	x.log = s.spool.Create(x.id, p.output)
 	var err error
-	x.stdin, err = openStdin(x.req, s.blobs, &s.stdins)
-	if err == nil && x.input != nil {
+	if x.stdin, err = openStdin(x.req, s.blobs, &s.stdins); err != nil {
+		return err
+	}
+	if x.input != nil {
 		x.input.begins(x.stdin.detach())
 	}
-	return err
+	x.plan.exec.StdinOpen = x.input != nil || x.stdin.isFed()
+	return nil
 }
 
 func (x *execution) follows(p execPlan) {
@@ -157,7 +160,6 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 	default:
 		return execFailed(cause), api.Errorf(cause, "the session ended before the command was started")
 	}
-	x.stdin.feed()
 	proc, err := x.start(ctx, s)
 	x.stdin.handed()
 	watch.lap("spawn")
@@ -166,6 +168,7 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 		return execFailed(e.Code), e
 	}
 	failpoint.Hit("supervisor.exec.started")
+	x.stdin.feed(proc.Stdin, func() { x.closeStdin(s) })
 	return x.finish(ctx, s, proc, watch)
 }
 

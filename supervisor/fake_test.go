@@ -206,6 +206,22 @@ var commands = map[string]func(*process) exit{
 		}
 		return exit{}
 	},
+	// swallow reads all of its stdin and says how much it was.
+	"swallow": func(p *process) exit {
+		go func() {
+			select {
+			case <-p.killed:
+				p.input.Close()
+			case <-p.ended:
+			}
+		}()
+		n, _ := io.Copy(io.Discard, p.input)
+		fmt.Fprint(p.stdout, n)
+		if isClosed(p.killed) {
+			return exit{signal: 9}
+		}
+		return exit{}
+	},
 	// sip reads so many bytes, and then no more.
 	"sip": func(p *process) exit {
 		n, _ := strconv.Atoi(p.exec.Argv[1])

@@ -108,7 +108,10 @@ func (in *input) feed(x *execution, s *Supervisor) {
 		defer in.give(in.first)
 		n, err := io.Copy(in.pipe, in.content)
 		in.total += n
-		if err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
+		if errors.Is(err, os.ErrClosed) {
+			return // it was not all, and must not look so
+		}
+		if err != nil && !errors.Is(err, syscall.EPIPE) {
 			s.log.Warn("stdin", "exec_id", x.id, "error", err)
 		}
 		x.tell(s)
@@ -268,6 +271,11 @@ func (s *Supervisor) faultedInput(c *call, written int64, err *api.Error) (api.P
 func (in *input) close(s *Supervisor, x *execution) {
 	in.closed = true
 	in.pipe.Close()
+	x.closeStdin(s)
+}
+
+// closeStdin has the runner give up its end of stdin: the command then reads end of file.
+func (x *execution) closeStdin(s *Supervisor) {
 	if err := s.launcher.CloseStdin(s.ctx, x.session.id, x.id); err != nil && !gone(err) {
 		s.log.Warn("close stdin", "exec_id", x.id, "error", err)
 	}

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -249,7 +250,7 @@ func TestInputOfQueued(t *testing.T) {
 
 // Through a real pipe: more than it holds, written to a command that reads slowly, whole and in order.
 func TestInputThroughPipe(t *testing.T) {
-	r, w, err := pipe()
+	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}

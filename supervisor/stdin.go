@@ -34,9 +34,9 @@ type stdin struct {
 	memory *budget
 	held   int64 // of memory
 
-	content io.ReadCloser // of a blob that is fed
-	pipe    *os.File      // our end
-	fed     chan error    // capacity 1; nil while nothing is fed
+	content io.ReadCloser  // of a blob that is fed
+	pipe    io.WriteCloser // our end; nil while nothing is fed
+	fed     chan error     // capacity 1
 }
 
 // budget is an amount of memory that many take from.
@@ -101,7 +101,6 @@ func openBlobStdin(ref string, store *blob.Store, memory *budget) (*stdin, error
 		content.Close()
 	} else {
 		s.content = content
-		s.file, s.pipe, err = pipe()
 	}
 	if err != nil {
 		_ = s.end()
@@ -130,36 +129,22 @@ func memoryFile(content io.Reader) (*os.File, error) {
 	return f, nil
 }
 
-// pipe makes a pipe whose read end blocks, as a command expects its stdin, and whose write
-// end is polled, so that Close ends a Write.
-func pipe() (r, w *os.File, err error) {
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, fmt.Errorf("pipe: %w", err)
-	}
-	r = os.NewFile(uintptr(fds[0]), "stdin")
-	// Readable for whoever the command is, so that it can open /dev/stdin.
-	if err = unix.Fchmod(fds[0], 0o444); err == nil {
-		err = unix.SetNonblock(fds[1], true)
-	}
-	w = os.NewFile(uintptr(fds[1]), "stdin")
-	if err != nil {
-		r.Close()
-		w.Close()
-		return nil, nil, fmt.Errorf("pipe: %w", err)
-	}
-	return r, w, nil
-}
+// isFed reports whether the command reads from a pipe that has to be fed. The runner makes it, and has
+// a duplicate of its other end: a supervisor that dies in the middle must not look like the end.
+func (s *stdin) isFed() bool { return s.content != nil }
 
-// feed begins to feed what is not in memory.
-func (s *stdin) feed() {
-	if s.pipe == nil {
+// feed begins to feed what is not in memory, and ends with close.
+func (s *stdin) feed(pipe io.WriteCloser, close func()) {
+	if s.content == nil {
 		return
 	}
-	s.fed = make(chan error, 1)
+	s.pipe, s.fed = pipe, make(chan error, 1)
 	go func() {
-		_, err := io.Copy(s.pipe, s.content)
-		s.pipe.Close() // the command reads end of file
+		_, err := io.Copy(pipe, s.content)
+		if !errors.Is(err, os.ErrClosed) { // by end: nobody reads, or somebody else is to go on
+			pipe.Close()
+			close() // the command reads end of file
+		}
 		s.fed <- err
 	}()
 }
@@ -167,15 +152,10 @@ func (s *stdin) feed() {
 // detach gives away what the command would have read, for a command that is fed by others too; nil
 // when that is nothing. The caller closes it.
 func (s *stdin) detach() (content io.ReadCloser) {
-	switch {
-	case s.pipe != nil:
-		content = s.content
-		s.pipe.Close()
-		s.file.Close()
-	case s.file != nil:
+	if content = s.content; content == nil && s.file != nil {
 		content = s.file
 	}
-	s.file, s.pipe, s.content = nil, nil, nil
+	s.file, s.content = nil, nil
 	return content
 }
 
@@ -193,11 +173,12 @@ func (s *stdin) end() (err error) {
 	s.handed()
 	if s.pipe != nil {
 		s.pipe.Close()
-		if s.fed != nil {
-			err = <-s.fed
-		}
-		s.content.Close()
+		err = <-s.fed
 		s.pipe = nil
+	}
+	if s.content != nil {
+		s.content.Close()
+		s.content = nil
 	}
 	if s.memory != nil {
 		s.memory.used.Add(-s.held)

@@ -26,8 +26,8 @@ func TestStdinOfBlobs(t *testing.T) {
 	}{
 		{"memory", 100_000, 0, "/memfd:stdin"},
 		{"most that memory takes", stdinMemory, stdinsMemory - stdinMemory, "/memfd:stdin"},
-		{"too large", stdinMemory + 1, 0, "pipe:"},
-		{"no memory left", 100_000, stdinsMemory - 99_999, "pipe:"},
+		{"too large", stdinMemory + 1, 0, "fed"},
+		{"no memory left", 100_000, stdinsMemory - 99_999, "fed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			content := bytes.Repeat([]byte("0123456789abcdef"), tt.size/16+1)[:tt.size]
@@ -42,13 +42,23 @@ func TestStdinOfBlobs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				to, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()))
-				if err != nil || !strings.HasPrefix(to, tt.is) {
+				var from io.Reader = s.file
+				if s.isFed() != (tt.is == "fed") {
+					t.Fatalf("it is fed: %t", s.isFed())
+				}
+				if s.isFed() {
+					r, w, err := os.Pipe()
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer r.Close()
+					from = r
+					s.feed(w, func() {})
+				} else if to, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", s.file.Fd())); err != nil || !strings.HasPrefix(to, tt.is) {
 					t.Errorf("stdin is %s, %v", to, err)
 				}
-				s.feed()
 				if reads {
-					got, err := io.ReadAll(s.file)
+					got, err := io.ReadAll(from)
 					if err != nil || !bytes.Equal(got, content) {
 						t.Errorf("%d bytes, %v", len(got), err)
 					}
@@ -70,7 +80,7 @@ func TestStdinOfDamagedBlobs(t *testing.T) {
 	b := start(t)
 	defer b.stop()
 	id := b.session()
-	for _, size := range []int{1000, stdinMemory + 1} {
+	for size, command := range map[int]string{1000: "true", stdinMemory + 1: "swallow"} {
 		ref, _, err := b.blobs.Put(bytes.NewReader(pattern(size)), "")
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +93,7 @@ func TestStdinOfDamagedBlobs(t *testing.T) {
 		if err := errors.Join(os.Chmod(name, 0o600), os.Truncate(name, int64(size-1)), os.Truncate(name, int64(size))); err != nil {
 			t.Fatal(err)
 		}
-		if r := b.execute(api.Exec{SessionID: id, Argv: []string{"true"}, StdinRef: ref}); r.Outcome != api.OutcomeFaulted || r.ErrorCode != api.CodeBlobFailed {
+		if r := b.execute(api.Exec{SessionID: id, Argv: []string{command}, StdinRef: ref}); r.Outcome != api.OutcomeFaulted || r.ErrorCode != api.CodeBlobFailed {
 			t.Errorf("%d bytes: %s %s %s", size, r.Outcome, r.ErrorCode, r.ErrorMessage)
 		}
 	}

@@ -32,8 +32,9 @@ const exitHelp = `Exit status of run, exec and wait:
   128+n  signal n ended the command; 137 with a message when memory ran out
 The other commands use 0, 120, 121 and 122: 121 also for an id that names nothing, 122 for
 the beginning of one that names two things. receipts verify, fsck, prove and check use 1 for
-what does not verify; quiescence uses 119 for a supervisor that is not quiet. A receipt
-(--json, --receipt) tells them apart beyond doubt.`
+what does not verify; policy, replay and fsck 1 for what they find and 2 when they cannot
+look; quiescence 119 for a supervisor that is not quiet. A receipt (--json, --receipt) tells
+them apart beyond doubt.`
 
 // exitError ends the program with a status. A nil cause is silent.
 type exitError struct {

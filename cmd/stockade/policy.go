@@ -31,16 +31,32 @@ beside this program and then in PATH.`,
 // replayCommand hands over to stockaded, because what the journal amounts to is known to the code
 // that serves it, and that code knows policy.
 func (c *cli) replayCommand() *cobra.Command {
+	return handedOver("replay", "Rebuild everything from the journal, and compare",
+		`goes through the journal below a state directory and says what it amounts to, with
+--verify compared with the snapshots and blobs that are there, with --socket with what the
+supervisor there says. It carries nothing out.`,
+		`  stockade replay --verify --state /var/lib/stockade
+  stockade replay --state /var/lib/stockade --socket /run/stockade/stockade.sock`)
+}
+
+func (c *cli) fsckCommand() *cobra.Command {
+	return handedOver("fsck", "Check a state directory: journal, snapshots, blobs, output",
+		`checks the journal below a state directory, replays it, compares with the stored
+snapshots, and looks for every blob that is named; with --deep it reads them. It changes nothing.`,
+		`  stockade fsck --state /var/lib/stockade --key stockade.pub
+  stockade fsck --deep --json --state /var/lib/stockade`)
+}
+
+// handedOver is a command of stockaded's on a state directory.
+func handedOver(verb, summary, long, example string) *cobra.Command {
 	return &cobra.Command{
-		Use:   "replay --state DIR [flags]",
-		Short: "Rebuild everything from the journal, and compare",
-		Long: `replay executes stockaded replay with the same arguments: it goes through the journal
-below a state directory from its beginning, carries nothing out, and with --verify
-compares what comes of it with the snapshots and blobs that are there. No supervisor
-needs to run.`,
-		Example:            `  stockade replay --verify --state /var/lib/stockade`,
+		Use:   verb + " --state DIR [flags]",
+		Short: summary,
+		Long: fmt.Sprintf(`%s executes stockaded %[1]s with the same arguments: it %s
+Exit status 1: something is not as it should be; 2: it could not be found out.`, verb, long),
+		Example:            example,
 		DisableFlagParsing: true,
-		RunE:               func(_ *cobra.Command, args []string) error { return handOver("replay", args) },
+		RunE:               func(_ *cobra.Command, args []string) error { return handOver(verb, args) },
 	}
 }
 

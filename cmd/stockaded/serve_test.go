@@ -43,6 +43,8 @@ func TestServe(t *testing.T) {
 		t.Errorf("sources that are denied: %q", denied)
 	}
 	second := c
+	second.runner = filepath.Join(dir, "runner-2") // one serves one daemon at a time
+	startRunner(t, second.runner)
 	if err := second.serve(t.Context(), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second one on the same state: %v", err)
 	}
@@ -139,16 +141,8 @@ func startRunner(t *testing.T, socket string) (leave func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() { launch.Serve(ctx, conn, unable{}) })
-		}
-	})
-	leave = func() { cancel(); ln.Close(); serving.Wait() }
+	serving.Go(func() { ln.Serve(ctx, unable{}, launch.Succession{}) })
+	leave = func() { cancel(); serving.Wait() }
 	t.Cleanup(leave)
 	return leave
 }
@@ -164,4 +158,8 @@ func (unable) Resolve(context.Context, sandbox.Caller, []string) ([]launch.Resol
 	return nil, nil
 }
 
+func (unable) Sessions() []sandbox.Held { return nil }
+
 func (unable) Disconnected() {}
+
+func (unable) Abandoned() {}

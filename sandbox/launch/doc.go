@@ -1,5 +1,5 @@
 // Package launch is the socket between the daemon, which decides, and the runner,
-// which holds root: [Dial] and [Runner] are the daemon's end, [Listen], [Serve] and
+// which holds root: [Dial] and [Runner] are the daemon's end, [Listen], [Listener] and
 // [Handler] the runner's.
 //
 // It promises that calls interleave freely in both directions, that every started

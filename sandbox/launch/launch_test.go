@@ -17,9 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/stockade-dev/stockade/internal/packet"
 	"github.com/stockade-dev/stockade/sandbox"
-	"golang.org/x/sys/unix"
 )
 
 // fake is a handler without a kernel below it. Sessions and executions whose name says so
@@ -369,9 +370,9 @@ func connect(t testing.TB) (*Runner, *fake) {
 	served := make(chan error, 1)
 	go func() {
 		defer l.Close()
-		conn, err := l.Accept()
+		conn, err := l.admit()
 		if err == nil {
-			err = Serve(context.Background(), conn, f)
+			err = serve(conn, f)
 		}
 		served <- err
 	}()
@@ -386,6 +387,15 @@ func connect(t testing.TB) (*Runner, *fake) {
 		}
 	})
 	return r, f
+}
+
+// serve answers one daemon.
+func serve(conn *net.UnixConn, h Handler) error {
+	s, err := serverOn(conn, h)
+	if err != nil {
+		return err
+	}
+	return s.serve(context.Background(), func() {})
 }
 
 func TestCalls(t *testing.T) {
@@ -817,7 +827,7 @@ func TestHostilePeer(t *testing.T) {
 			}
 			f := newFake(t)
 			served := make(chan error, 1)
-			go func() { served <- Serve(context.Background(), unixConn(t, fds[0]), f) }()
+			go func() { served <- serve(unixConn(t, fds[0]), f) }()
 			if err := tt.send(fds[1]); err != nil {
 				t.Fatal(err)
 			}
@@ -833,6 +843,33 @@ func TestHostilePeer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A daemon that leaves is no error, and neither is one that has not read what it was told: the kernel
+// resets its connection.
+func TestDaemonLeavesUnread(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFake(t)
+	served := make(chan error, 1)
+	go func() { served <- serve(unixConn(t, fds[0]), f) }()
+	hello, err := encode(kindHello, 1, helloCall{version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := packet.Send(fds[1], hello); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fds[1]), Events: unix.POLLIN}}, 5000); err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(fds[1])
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	<-f.disconnected
 }
 
 func unixConn(t testing.TB, fd int) *net.UnixConn {
@@ -858,7 +895,7 @@ func TestListen(t *testing.T) {
 	if _, err := Listen(path, 0); err == nil {
 		t.Error("a living socket was replaced")
 	}
-	l.SetUnlinkOnClose(false)
+	l.socket.SetUnlinkOnClose(false)
 	l.Close()
 	if l, err = Listen(path, uint32(os.Geteuid())); err != nil {
 		t.Fatalf("over a dead socket: %v", err)

@@ -12,8 +12,8 @@ import (
 
 // Listener accepts connections of one uid, and of root.
 type Listener struct {
-	*net.UnixListener
-	uid uint32
+	socket *net.UnixListener
+	uid    uint32
 
 	suspensions chan suspension
 	pending     *suspension   // taken up by Serve, and not answered
@@ -22,7 +22,7 @@ type Listener struct {
 }
 
 func newListener(l *net.UnixListener, uid uint32) *Listener {
-	return &Listener{UnixListener: l, uid: uid, suspensions: make(chan suspension)}
+	return &Listener{socket: l, uid: uid, suspensions: make(chan suspension)}
 }
 
 // Listen makes the runner's socket at path, mode 0600, for the daemon's uid. A dead
@@ -35,7 +35,7 @@ func Listen(path string, uid uint32) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen %s: %w", path, err)
 	}
-	// Until here the mode is the umask's. Whoever connects in that moment still has to pass Accept.
+	// Until here the mode is the umask's. Whoever connects in that moment still has to be admitted.
 	err = os.Chmod(path, 0o600)
 	if err == nil && uid != uint32(os.Geteuid()) {
 		err = os.Chown(path, int(uid), -1)
@@ -65,11 +65,14 @@ func removeDead(path string) error {
 	return os.Remove(path)
 }
 
-// Accept returns the next connection from a peer that may speak to the runner. Others
+// Close gives the socket up. Serve ends of it.
+func (l *Listener) Close() error { return l.socket.Close() }
+
+// admit returns the next connection from a peer that may speak to the runner. Others
 // are closed without a word.
-func (l *Listener) Accept() (*net.UnixConn, error) {
+func (l *Listener) admit() (*net.UnixConn, error) {
 	for {
-		conn, err := l.AcceptUnix()
+		conn, err := l.socket.AcceptUnix()
 		if err != nil {
 			return nil, err
 		}

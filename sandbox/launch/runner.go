@@ -10,9 +10,10 @@ import (
 	"runtime"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/stockade-dev/stockade/internal/packet"
 	"github.com/stockade-dev/stockade/sandbox"
-	"golang.org/x/sys/unix"
 )
 
 // Runner is the daemon's end of the connection. Its methods may be called from many

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/stockade-dev/stockade/internal/packet"
 	"github.com/stockade-dev/stockade/sandbox"
 )
@@ -26,44 +28,7 @@ const (
 	maxResolves = 16
 )
 
-// Serve answers one daemon until the connection is lost or ctx ends, then waits for every
-// call but resolves to return. It closes conn. A daemon that leaves is no error; h is told of
-// it. If ctx has ended it is the runner that leaves, and what becomes of its sessions is for its caller to say.
-func Serve(ctx context.Context, conn *net.UnixConn, h Handler) error {
-	s, err := serverOn(conn, h)
-	if err != nil {
-		return err
-	}
-	return s.serve(ctx, func() {})
-}
-
-// serve is Serve, and calls left when nothing more will be received. It returns
-// ErrSuspended, with the conversation between two messages, when pause has asked for it.
-func (s *server) serve(ctx context.Context, left func()) error {
-	calls, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { s.socket.Close() })
-	defer stop()
-	err := s.receive(calls)
-	for errors.Is(err, os.ErrDeadlineExceeded) {
-		if s.paused() {
-			return ErrSuspended
-		}
-		err = s.receive(calls)
-	}
-	left()
-	s.socket.Close()
-	cancel()
-	s.calls.Wait()
-	if ctx.Err() == nil {
-		s.handler.Disconnected()
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
+// server answers one daemon over one connection.
 type server struct {
 	conn    *net.UnixConn
 	socket  *packet.Conn // conn's
@@ -111,6 +76,37 @@ func newServer(socket *packet.Conn, h Handler) *server {
 		resolves: map[uint32]*line{},
 		watched:  map[uint64]target{},
 	}
+}
+
+// serve answers the daemon until the connection is lost or ctx ends, calls left when nothing
+// more will be received, and waits for every call but resolves to return. It closes the connection. A
+// daemon that leaves is no error; the handler is told of it. If ctx has ended it is the runner that leaves, and what
+// becomes of its sessions is for its caller to say. It returns ErrSuspended, with the
+// conversation between two messages, when pause has asked for it.
+func (s *server) serve(ctx context.Context, left func()) error {
+	calls, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { s.socket.Close() })
+	defer stop()
+	err := s.receive(calls)
+	for errors.Is(err, os.ErrDeadlineExceeded) {
+		if s.paused() {
+			return ErrSuspended
+		}
+		err = s.receive(calls)
+	}
+	left()
+	s.socket.Close()
+	cancel()
+	s.calls.Wait()
+	if ctx.Err() == nil {
+		s.handler.Disconnected()
+	}
+	// One that leaves without having read all that it was told resets the connection.
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.ECONNRESET) {
+		return nil
+	}
+	return err
 }
 
 // operation serves one call and answers it. It owns fds.

@@ -106,7 +106,7 @@ func (l *Listener) accept() (<-chan *net.UnixConn, *error) {
 	go func() {
 		defer close(arrivals)
 		for {
-			conn, err := l.Accept()
+			conn, err := l.admit()
 			if err != nil {
 				if !errors.Is(err, net.ErrClosed) {
 					*failed = err
@@ -122,7 +122,7 @@ func (l *Listener) accept() (<-chan *net.UnixConn, *error) {
 // rest accepts nobody for the time being: who connects waits in the socket. One that has just
 // been accepted is next; who comes behind is turned away.
 func (l *Listener) rest(arrivals <-chan *net.UnixConn) {
-	_ = l.SetDeadline(time.Unix(1, 0))
+	_ = l.socket.SetDeadline(time.Unix(1, 0))
 	for conn := range arrivals {
 		if l.next == nil {
 			l.next = conn
@@ -130,7 +130,7 @@ func (l *Listener) rest(arrivals <-chan *net.UnixConn) {
 			conn.Close()
 		}
 	}
-	_ = l.SetDeadline(time.Time{})
+	_ = l.socket.SetDeadline(time.Time{})
 }
 
 // serve serves the current daemon to its end, and keeps the connection of another that has come

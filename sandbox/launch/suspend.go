@@ -104,7 +104,7 @@ func (l *Listener) Save() (st State, sockets []*os.File, err error) {
 			closeAll(sockets)
 		}
 	}()
-	all := []filer{l.UnixListener}
+	all := []filer{l.socket}
 	if s := l.current; s != nil {
 		st = State{Connected: true, Greeted: s.greeted, Version: version, Watched: map[uint64]Execution{}}
 		s.mu.Lock()
@@ -147,17 +147,17 @@ func Resume(st State, sockets []*os.File, uid uint32, h Handler) (_ *Listener, e
 	if st.Connected && st.Version != version {
 		return nil, fmt.Errorf("resume: the daemon speaks version %d, this runner %d", st.Version, version)
 	}
-	ul, err := net.FileListener(sockets[0])
+	found, err := net.FileListener(sockets[0])
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
-	unixListener, ok := ul.(*net.UnixListener)
+	socket, ok := found.(*net.UnixListener)
 	if !ok {
-		ul.Close()
-		return nil, fmt.Errorf("resume: listener of %s", ul.Addr().Network())
+		found.Close()
+		return nil, fmt.Errorf("resume: listener of %s", found.Addr().Network())
 	}
-	unixListener.SetUnlinkOnClose(true) // as the one that made it
-	l := newListener(unixListener, uid)
+	socket.SetUnlinkOnClose(true) // as the one that made it
+	l := newListener(socket, uid)
 	var conns []*net.UnixConn
 	for _, f := range sockets[1:] {
 		conn, err := net.FileConn(f)
@@ -209,7 +209,7 @@ func (l *Listener) abandon(conns []*net.UnixConn) {
 	for _, c := range conns {
 		c.Close()
 	}
-	l.SetUnlinkOnClose(false)
+	l.socket.SetUnlinkOnClose(false)
 	l.Close()
 }
 

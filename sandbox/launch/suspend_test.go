@@ -66,7 +66,7 @@ func (p *program) replace(t *testing.T) *program {
 		x.watchers = nil
 	}
 	p.fake.mu.Unlock()
-	p.SetUnlinkOnClose(false)
+	p.socket.SetUnlinkOnClose(false)
 	p.Close()
 	if p.current != nil {
 		p.current.conn.Close()
@@ -336,6 +336,6 @@ func TestResumeRefuses(t *testing.T) {
 			l.Close()
 		}
 	}
-	p.SetUnlinkOnClose(true)
+	p.socket.SetUnlinkOnClose(true)
 	p.Close()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	jsonv1 "github.com/go-json-experiment/json/v1"
+
 	"github.com/stockade-dev/stockade/sandbox"
 )
 

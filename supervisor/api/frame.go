@@ -26,8 +26,9 @@ const (
 	FramePaused   FrameKind = "host.exec.paused"
 	FrameResumed  FrameKind = "host.exec.resumed"
 	FrameModified FrameKind = "host.exec.modified"
-	FrameInput    FrameKind = "host.exec.input"   // input was written
-	FrameAdopted  FrameKind = "host.exec.adopted" // a supervisor that came later goes on with it
+	FrameInput    FrameKind = "host.exec.input"    // input was written
+	FrameStopping FrameKind = "host.exec.stopping" // it was asked to end, and is killed when it does not
+	FrameAdopted  FrameKind = "host.exec.adopted"  // a supervisor that came later goes on with it
 )
 
 // FramePayload is what a frame carries: totals, never the bytes themselves (R121, R122).
@@ -41,6 +42,8 @@ type FramePayload struct {
 	InputBytes  int64  `json:"input_bytes,omitzero"` // all that was written so far
 	InputClosed bool   `json:"input_closed,omitzero"`
 	TimeoutNS   int64  `json:"timeout_ns,omitzero"`
+	Cause       Code   `json:"cause,omitzero"`      // of its end
+	KillAtNS    int64  `json:"kill_at_ns,omitzero"` // when TERM becomes KILL
 }
 
 // FrameList is a page of the frames of one intent, in order. Receipt is there once it is settled and

@@ -160,7 +160,7 @@ func (y *story) frame() Record {
 		f.OriginInstance = "else"
 	}
 	f.Kind = api.FrameKind(y.one("kind", "host.exec.started", "host.exec.started", "host.exec.starting", "host.exec.progress", "host.exec.paused",
-		"host.exec.resumed", "host.exec.modified", "host.exec.input", "host.exec.adopted"))
+		"host.exec.resumed", "host.exec.modified", "host.exec.stopping", "host.exec.input", "host.exec.adopted"))
 	r := &Frame{Header: y.head(), Frame: f}
 	r.Frame.AtNS = r.AtNS
 	r.Frame.Payload = api.FramePayload{ExecID: d.exec, SessionID: d.ses}
@@ -169,6 +169,8 @@ func (y *story) frame() Record {
 		r.Frame.Payload.StdoutBytes = int64(rapid.IntRange(0, 50).Draw(y.t, "bytes"))
 	case api.FrameModified:
 		r.Frame.Payload.TimeoutNS = 7
+	case api.FrameStopping:
+		r.Frame.Payload.Cause, r.Frame.Payload.KillAtNS = api.CodeCanceled, 9
 	case api.FrameInput:
 		r.Frame.Payload.InputID, r.Frame.Payload.InputBytes, r.Frame.Payload.InputClosed = "in", 3, rapid.Bool().Draw(y.t, "closed")
 	}

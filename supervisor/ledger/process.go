@@ -130,6 +130,8 @@ func (s *State) milestone(p *process, r *Frame) {
 		p.Paused = pause
 	case api.FrameModified:
 		p.progress.TimeoutNS = f.Payload.TimeoutNS
+	case api.FrameStopping:
+		p.progress.Cause, p.progress.KillAtNS = f.Payload.Cause, f.Payload.KillAtNS
 	case api.FrameInput:
 		p.progress.input(&f.Payload)
 		p.StdinOpen = p.StdinOpen && !f.Payload.InputClosed
@@ -350,6 +352,8 @@ type Progress struct {
 	InputIDs   []string `json:"input_ids,omitempty"` // the last that were written, oldest first
 	InputBytes int64    `json:"input_bytes,omitzero"`
 	TimeoutNS  int64    `json:"timeout_ns,omitzero"` // as modified; 0 means that it was not
+	Cause      api.Code `json:"cause,omitzero"`      // why it is being ended; "" means that it is not
+	KillAtNS   int64    `json:"kill_at_ns,omitzero"` // when, if not before
 }
 
 // keptInputs is how many input ids of an execution are known: a caller that repeats one does so
