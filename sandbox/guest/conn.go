@@ -8,8 +8,9 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/stockade-dev/stockade/internal/packet"
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/packet"
 )
 
 // ErrGone says that init has ended, or that its socket is closed.
@@ -157,14 +158,6 @@ func (p *Process) Signal(ctx context.Context, sig syscall.Signal) error {
 func (c *Conn) SignalAll(ctx context.Context, sig syscall.Signal) error {
 	return c.do(ctx, kindSignal, &signalFrame{0, int32(sig)})
 }
-
-// Enter says whether the session's identity can enter the directory at an absolute inside path.
-func (c *Conn) Enter(ctx context.Context, path string) error {
-	return c.do(ctx, kindEnter, &enterFrame{path})
-}
-
-// Gone is closed when init has ended or Close was called.
-func (c *Conn) Gone() <-chan struct{} { return c.gone }
 
 // Close ends the conversation, and thereby init and everything in its pid
 // namespace, and waits until every waiter has been told.

@@ -7,8 +7,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/stockade-dev/stockade/internal/packet"
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/packet"
 )
 
 // A holder is the first process of a session's user namespace, and holds it, and later

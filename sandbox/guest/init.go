@@ -13,8 +13,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/stockade-dev/stockade/internal/packet"
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/packet"
 )
 
 const socketFD = 3
@@ -211,11 +212,6 @@ func (g *guestInit) serve() int {
 			var f signalFrame
 			if err = decode(rest, &f); err == nil {
 				g.answer(call, g.signal(&f))
-			}
-		case kindEnter:
-			var f enterFrame
-			if err = decode(rest, &f); err == nil {
-				g.answer(call, g.enter(f.path))
 			}
 		default:
 			err = errMalformed

@@ -301,11 +301,6 @@ func TestSpawnErrors(t *testing.T) {
 			t.Errorf("%q in %s: %v, %v", cmd.Argv, cmd.Cwd, out, err)
 		}
 	}
-	for path, want := range map[string]error{"/tmp": nil, "/nowhere": syscall.ENOENT, dir + "/private": syscall.EACCES, "": syscall.EINVAL} {
-		if err := b.Enter(t.Context(), path); !errors.Is(err, want) {
-			t.Errorf("enter %q: got %v, want %v", path, err, want)
-		}
-	}
 }
 
 // R034: more arguments than a socket message holds.
@@ -415,13 +410,13 @@ func TestInitKilled(t *testing.T) {
 	if _, ok := <-p.Exited; ok {
 		t.Error("an exit was reported")
 	}
-	<-b.Gone()
+	<-b.gone
 	if err := b.SignalAll(t.Context(), syscall.SIGTERM); !errors.Is(err, ErrGone) {
 		t.Errorf("signal after the end: %v", err)
 	}
 }
 
-// An execution is born in its leaf (T022), by the delegation that design.md asks for.
+// An execution is born in its leaf (T022): init's uid owns what CLONE_INTO_CGROUP asks for.
 func TestBornInCgroup(t *testing.T) {
 	const root = "/sys/fs/cgroup/unified" // hybrid
 	top := fmt.Sprintf("%s/stockade-guest-%d", root, os.Getpid())
@@ -515,6 +510,7 @@ func TestSetupErrors(t *testing.T) {
 		stage  Stage
 		errno  syscall.Errno
 	}{
+		{"workdir relative", func(s *Setup) { s.Workdir = "tmp" }, StageWorkdir, syscall.EINVAL},
 		{"workdir missing", func(s *Setup) { s.Workdir = "/nowhere" }, StageWorkdir, syscall.ENOENT},
 		{"workdir forbidden", func(s *Setup) { s.Workdir = "/root" }, StageWorkdir, syscall.EACCES},
 		{"uid without mapping", func(s *Setup) { s.UID = 70000 }, StageWorkdir, syscall.EPERM},
@@ -578,10 +574,10 @@ func BenchmarkSpawnTrue(b *testing.B) {
 	}
 }
 
-func BenchmarkEnter(b *testing.B) { // the round trip alone
+func BenchmarkCall(b *testing.B) { // the round trip alone
 	box := start(b, baseline())
 	for b.Loop() {
-		if err := box.Enter(b.Context(), "/"); err != nil {
+		if err := ping(b.Context(), box.Conn); err != nil {
 			b.Fatal(err)
 		}
 	}

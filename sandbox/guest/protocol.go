@@ -24,10 +24,6 @@ import (
 //	  │◀──────────────────────── done m │ failed m ─┤
 //	  │◀──────────────── exited n {status, rusage} ─┤  once for each started, after it
 //	  │                                             │
-//	  │  enter m {path}                             │
-//	  ├────────────────────────────────────────────▶│
-//	  │◀──────────────────────── done m │ failed m ─┤
-//	  │                                             │
 //	  ╳  end of file                                │  init exits; the kernel kills the pid namespace
 //
 // A message is one byte of kind, the call (u64), and the members in the order in
@@ -37,7 +33,6 @@ const (
 	kindSetup   = 1 + iota // runner to init
 	kindSpawn              //
 	kindSignal             //
-	kindEnter              //
 	kindDone               // init to runner
 	kindFailed             //
 	kindStarted            //
@@ -47,7 +42,7 @@ const (
 // Version is the first member of setup: runner and init are built together, and
 // a stray mixture of the two must not run. A runner that is replaced under live sessions
 // speaks with the inits of the one before, so it changes with every change of a message.
-const Version = 1
+const Version = 2
 
 // What bounds a decoded list: execve's own limits are lower.
 const (
@@ -139,7 +134,6 @@ type (
 		target uint64 // call of the spawn; 0 is every process of the session
 		signal int32
 	}
-	enterFrame   struct{ path string }
 	startedFrame struct{ pid int32 }
 )
 
@@ -205,9 +199,6 @@ func (f *signalFrame) decode(d *decoder) {
 	f.target = d.u64()
 	f.signal = int32(d.u32())
 }
-
-func (f *enterFrame) encode(b []byte) []byte { return putString(b, f.path) }
-func (f *enterFrame) decode(d *decoder)      { f.path = d.string() }
 
 func (f *startedFrame) encode(b []byte) []byte { return putU32(b, uint32(f.pid)) }
 func (f *startedFrame) decode(d *decoder)      { f.pid = int32(d.u32()) }

@@ -17,7 +17,6 @@ var members = map[byte]func() member{
 		return &spawnFrame{Command{[]string{"a", ""}, []string{"B=c"}, "/d"}, true}
 	},
 	kindSignal:  func() member { return &signalFrame{1 << 50, 15} },
-	kindEnter:   func() member { return &enterFrame{"/e"} },
 	kindFailed:  func() member { return &Error{StageClone, "clone", syscall.EAGAIN} },
 	kindStarted: func() member { return &startedFrame{42} },
 	kindExited:  func() member { return &Exit{9, time.Second, 1 << 30} },

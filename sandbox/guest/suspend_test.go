@@ -66,12 +66,12 @@ func TestResume(t *testing.T) {
 	if len(state.Live) != len(want) || state.Live[meanwhile.Call()] != meanwhile.PID || state.Live[after.Call()] != after.PID {
 		t.Errorf("live %v, want %v", state.Live, want)
 	}
-	if err := b.Enter(t.Context(), "/"); !errors.Is(err, ErrSuspended) {
+	if err := ping(t.Context(), b.Conn); !errors.Is(err, ErrSuspended) {
 		t.Errorf("a call while suspended: %v", err)
 	}
 	time.Sleep(400 * time.Millisecond) // past the end of the one
 	b.Continue()
-	if err := b.Enter(t.Context(), "/"); err != nil {
+	if err := ping(t.Context(), b.Conn); err != nil {
 		t.Errorf("a call after continuing: %v", err)
 	}
 
@@ -148,7 +148,7 @@ func TestSuspendWaitsForCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	answered := make(chan error, 1)
-	go func() { answered <- b.Enter(context.Background(), "/") }()
+	go func() { answered <- ping(context.Background(), b.Conn) }()
 	for pending := 0; pending == 0; time.Sleep(time.Millisecond) {
 		b.mu.Lock()
 		pending = b.pending
@@ -167,7 +167,7 @@ func TestSuspendWaitsForCalls(t *testing.T) {
 		t.Error(err)
 	}
 	b.Continue()
-	if err := b.Enter(t.Context(), "/"); err != nil {
+	if err := ping(t.Context(), b.Conn); err != nil {
 		t.Error(err)
 	}
 }
@@ -177,7 +177,7 @@ func TestResumeGone(t *testing.T) {
 	b := start(t, baseline())
 	p := b.spawn(shell("sleep 100"))
 	syscall.Kill(b.pid, syscall.SIGKILL)
-	<-b.Gone()
+	<-b.gone
 	if _, ok := <-p.Exited; ok {
 		t.Error("an exit without init")
 	}
@@ -189,8 +189,8 @@ func TestResumeGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-c.Gone()
-	if err := c.Enter(t.Context(), "/"); !errors.Is(err, ErrGone) {
+	<-c.gone
+	if err := ping(t.Context(), c); !errors.Is(err, ErrGone) {
 		t.Error(err)
 	}
 	c.Close()
