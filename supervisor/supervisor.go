@@ -245,7 +245,8 @@ func (s *Supervisor) declare(ctx context.Context) error {
 		return err
 	}
 	s.ceilingDigest = ledger.Digest(ceiling)
-	seq, err := s.record(ctx, s.journal.Append, &ledger.Start{
+	// From the reserve: on a disk that is full, what lives is to be gone on with.
+	seq, err := s.record(ctx, s.journal.Settle, &ledger.Start{
 		Header:        ledger.At(s.now()),
 		Version:       s.version,
 		PolicyDigest:  s.policy.Digest(),
@@ -259,7 +260,10 @@ func (s *Supervisor) declare(ctx context.Context) error {
 	s.declared.Store(seq)
 	// What an earlier run left unsigned is signed now, and a journal that has records and no
 	// signature was not left by us.
-	_, err = s.journal.Checkpoint()
+	if _, err = s.journal.Checkpoint(); errors.Is(err, journal.ErrFull) {
+		s.log.Warn("no checkpoint yet: the disk is full", "error", err)
+		return nil
+	}
 	return err
 }
 
