@@ -171,7 +171,7 @@ func settledOpen(s *Supervisor, c *call) {
 		return
 	}
 	s.serve(ses, c.grant)
-	if c.receipt == nil {
+	if c.receipt == nil || c.receipt.Outcome != api.OutcomeOK {
 		s.endSession(ses, endUnrecorded, 0)
 		return
 	}

@@ -482,10 +482,14 @@ func (s *Supervisor) settle(c *call, r *api.Receipt, write writer, before ...led
 	r.SettledAtNS, r.SettledAt = stamp(s.now())
 	r.Timings = c.watch.laps
 	failpoint.Hit("supervisor.receipt.due")
-	_, err := s.record(s.ctx, write, append(before, &ledger.Settled{Header: ledger.At(s.now()), Receipt: r})...)
-	if err == errTooLarge && r.Payload.Exec != nil {
-		r = withoutOutput(r)
-		_, err = s.record(s.ctx, write, append(before, &ledger.Settled{Header: ledger.At(s.now()), Receipt: r})...)
+	record := func() error {
+		_, err := s.record(s.ctx, write, append(before, &ledger.Settled{Header: ledger.At(s.now()), Receipt: r})...)
+		return err
+	}
+	err := record()
+	if why, ok := unfit[err]; ok {
+		r = c.withoutPayload(r, why)
+		err = record()
 	}
 	failpoint.Hit("supervisor.receipt.durable")
 	if err == nil {
@@ -500,16 +504,26 @@ func (s *Supervisor) settle(c *call, r *api.Receipt, write writer, before ...led
 	s.logReceipt(r)
 }
 
-// withoutOutput is the receipt of an execution that returns more than a record can hold: a thousand long names of
-// artifacts are enough for that, each byte of them written as \u0001. How it ended is said all the same (R115).
-func withoutOutput(r *api.Receipt) *api.Receipt {
-	less, x := *r, *r.Payload.Exec
-	x.Stdout, x.Stderr, x.Outputs = nil, nil, nil
-	x.Status, x.ErrorCode = "error", api.CodeOutputStoreFailed
-	x.ErrorMessage = fmt.Sprintf("with all that is to be returned the receipt is larger than %d bytes", journal.MaxRecord)
-	less.Outcome, less.Status = api.OutcomeFaulted, x.Status
-	less.ErrorCode, less.ErrorMessage = x.ErrorCode, x.ErrorMessage
-	less.Payload.Exec = &x
+// unfit says of a payload that no record can hold what its receipt says instead. A thousand long names of artifacts are
+// enough for one that is too large, each byte of them written as \u0001.
+var unfit = map[error]*api.Error{
+	errTooLarge: api.Errorf(api.CodeOutputStoreFailed, "with all that is to be returned the receipt is larger than %d bytes", journal.MaxRecord),
+	errNoRecord: api.Errorf(api.CodeInvalidPayload, "what the operation returned is no text that a receipt can hold"),
+}
+
+// withoutPayload is the receipt of an operation that returns what cannot be recorded: it is faulted, and there all the
+// same (R115, R253). How a command ended it says.
+func (c *call) withoutPayload(r *api.Receipt, why *api.Error) *api.Receipt {
+	less := *r
+	less.Payload = c.operation.failed(why.Code, why.Message)
+	if r.Payload.Exec != nil {
+		x := *r.Payload.Exec
+		x.Stdout, x.Stderr, x.Outputs = nil, nil, nil
+		x.Status, x.ErrorCode, x.ErrorMessage = "error", why.Code, why.Message
+		less.Payload.Exec = &x
+	}
+	less.Outcome, less.Status = api.OutcomeFaulted, "error"
+	less.ErrorCode, less.ErrorMessage = why.Code, why.Message
 	return &less
 }
 

@@ -272,7 +272,8 @@ func (s *Supervisor) record(ctx context.Context, write writer, records ...ledger
 	encoded := make([][]byte, len(records))
 	for i, r := range records {
 		if encoded[i], err = ledger.Encode(r); err != nil {
-			return 0, api.Errorf(api.CodeJournalFailed, "%v", err)
+			s.log.Error("a record cannot be written down", "error", err)
+			return 0, errNoRecord
 		}
 	}
 	first, err = write(ctx, encoded...)
@@ -297,8 +298,11 @@ func (s *Supervisor) record(ctx context.Context, write writer, records ...ledger
 	return first, nil
 }
 
-// errTooLarge says that no journal takes such a record; nothing was written.
-var errTooLarge = api.Errorf(api.CodeJournalFailed, "the record is larger than %d bytes", journal.MaxRecord)
+// What no journal takes; nothing was written.
+var (
+	errTooLarge = api.Errorf(api.CodeJournalFailed, "the record is larger than %d bytes", journal.MaxRecord)
+	errNoRecord = api.Errorf(api.CodeJournalFailed, "the record holds text that is not UTF-8")
+)
 
 // watchRunner ends every session when the runner is gone: nothing of them is left.
 func (s *Supervisor) watchRunner() {
