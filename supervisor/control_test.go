@@ -677,7 +677,7 @@ func TestPausedSessionEndsPolitely(t *testing.T) {
 	})
 }
 
-// R134: a supervisor that is being drained takes nothing new; what runs goes on, and can be controlled.
+// R134, C23: a supervisor that is being drained takes nothing new; what runs goes on, and can be controlled.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)

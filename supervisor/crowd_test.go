@@ -29,7 +29,7 @@ func init() {
 	}
 }
 
-// R119, R121, R131, R139, R229, R230, R245: many executions of two principals, each watched by four. What anybody
+// C4, C14, R119, R121, R131, R139, R229, R230, R245: many executions of two principals, each watched by four. What anybody
 // gets, frame, byte or event, is of what he watches, and all of it; also beside readers that take the first
 // and then nothing.
 func TestStreamsStayApart(t *testing.T) {
