@@ -10,10 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
 
-	"github.com/stockade-dev/stockade/internal/journal"
 	"github.com/stockade-dev/stockade/internal/testbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -130,42 +128,13 @@ func TestInitIsKilled(t *testing.T) {
 // settledOnce looks into the journal itself: what a supervisor shows is its index, in
 // which a second receipt would not be seen. It returns how many operations a kill interrupted.
 func settledOnce(t testing.TB, state string) (interrupted int) {
-	receipts := map[string]int{}
-	if err := journal.Scan(filepath.Join(state, "journal"), func(seq int64, rec []byte) error {
-		var r struct {
-			Type     string `json:"type"`
-			IntentID string `json:"intent_id"`
-			Receipt  struct {
-				IntentID  string   `json:"intent_id"`
-				ErrorCode api.Code `json:"error_code"`
-			} `json:"receipt"`
-		}
-		if err := json.Unmarshal(rec, &r); err != nil {
-			return err
-		}
-		switch r.Type {
-		case "intent":
-			receipts[r.IntentID] += 0
-		case "receipt":
-			if _, asked := receipts[r.Receipt.IntentID]; !asked {
-				t.Errorf("record %d settles %q, which was not asked before", seq, r.Receipt.IntentID)
-			}
-			receipts[r.Receipt.IntentID]++
-			if r.Receipt.ErrorCode == api.CodeSupervisorRestarted {
-				interrupted++
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
+	t.Helper()
+	facts, err := audit(state, nil)
+	if err != nil {
+		t.Error(err)
 	}
-	for id, n := range receipts {
-		if n != 1 {
-			t.Errorf("%s has %d receipts", id, n)
-		}
-	}
-	t.Logf("%d intents, %d of them interrupted", len(receipts), interrupted)
-	return interrupted
+	t.Logf("%d intents, %d of them interrupted", facts.intents, facts.interrupted)
+	return facts.interrupted
 }
 
 // verified checks the journal as anybody can who has the key.

@@ -51,7 +51,7 @@ func (s *Supervisor) adoptedCall(in api.Intent, held map[string]*sandbox.Held) (
 	case ses == nil || ses.over():
 		return nil, errors.New("the supervisor restarted, and the session ended with what ran in it; how the command ended is unknown")
 	case !slices.ContainsFunc(held[ses.id].Execs, has):
-		return nil, errors.New("the supervisor restarted before the command was started")
+		return nil, errors.New("the supervisor restarted before the command was known to have started")
 	}
 	req, decision, err := s.intentAt(in.EmittedAtSeq)
 	if err != nil {

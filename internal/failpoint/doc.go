@@ -6,6 +6,6 @@
 //	STOCKADE_FAILPOINT=NAME:7    at the seventh
 //
 // A point stands between two steps of which the first is durable, or was seen by somebody.
-// Its name is "package.step". The points of the tree are found by reading it
-// (grep failpoint.Hit), so that a campaign misses none.
+// Its name says whose step it is, and which: "journal.append.synced", "runner.hold". The points of
+// the tree are found by reading it (grep failpoint.Hit), so that a campaign misses none.
 package failpoint

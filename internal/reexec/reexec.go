@@ -15,7 +15,9 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +47,7 @@ func Exec(exe *os.File, args, env []string, state []byte, files []*os.File) erro
 	defer bundle.Close()
 	carrier, err := descriptor(bundle)
 	if err != nil {
-		return err
+		return fmt.Errorf("hand over state: %w", err)
 	}
 
 	// As long as they are inherited by whatever is executed, nobody may start a process.
@@ -114,14 +116,9 @@ func descriptor(f *os.File) (n int, err error) {
 	return n, err
 }
 
+// without is the environment but for our own variable.
 func without(env []string) []string {
-	var out []string
-	for _, e := range env {
-		if len(e) <= len(variable) || e[:len(variable)+1] != variable+"=" {
-			out = append(out, e)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, variable+"=") })
 }
 
 // pack puts everything into a memfd: the number of descriptors, the descriptors, each as

@@ -63,6 +63,7 @@ type Daemon struct {
 	client *client.Client
 	starts int
 	cmd    *exec.Cmd
+	ready  chan bool
 	done   chan struct{}
 	log    *os.File
 }
@@ -73,8 +74,16 @@ func Start(bin, dir string, o Options) (*Daemon, error) {
 	return d, d.Start()
 }
 
-// Start starts the supervisor again on the same directory.
+// Start starts the supervisor again on the same directory, and returns once it serves.
 func (d *Daemon) Start() error {
+	if err := d.Launch(); err != nil {
+		return err
+	}
+	return d.Ready()
+}
+
+// Launch starts the supervisor and returns at once.
+func (d *Daemon) Launch() error {
 	args := append([]string{"--state", d.State, "--socket", d.Socket}, d.Args...)
 	d.cmd = exec.Command(filepath.Join(d.Bin, "stockaded"), args...)
 	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, d.Env...)
@@ -93,17 +102,22 @@ func (d *Daemon) Start() error {
 		return fmt.Errorf("start stockaded: %w", err)
 	}
 	d.starts++
-	d.done = make(chan struct{})
-	ready := make(chan bool, 1)
+	cmd, done, ready := d.cmd, make(chan struct{}), make(chan bool, 1)
+	d.done, d.ready = done, ready
 	go func() {
-		defer close(d.done)
+		defer close(done)
 		line := make([]byte, len("ready\n"))
 		n, _ := out.Read(line)
 		ready <- string(line[:n]) == "ready\n"
-		d.cmd.Wait()
+		cmd.Wait()
 	}()
+	return nil
+}
+
+// Ready waits until a supervisor that was launched serves. It is asked once.
+func (d *Daemon) Ready() error {
 	select {
-	case ok := <-ready:
+	case ok := <-d.ready:
 		if ok {
 			return nil
 		}
@@ -111,7 +125,7 @@ func (d *Daemon) Start() error {
 		d.cmd.Process.Kill()
 	}
 	<-d.done
-	return fmt.Errorf("stockaded did not become ready:\n%s", d.Log())
+	return fmt.Errorf("stockaded did not become ready: %v\n%s", d.cmd.ProcessState, d.Log())
 }
 
 // Log is what the daemon and its runner wrote to stderr so far.
@@ -184,6 +198,15 @@ func (d *Daemon) Ended(within time.Duration) bool {
 	case <-time.After(within):
 		return false
 	}
+}
+
+// Killed says whether the daemon has ended as by Kill, whoever did it.
+func (d *Daemon) Killed() bool {
+	if d.Running() {
+		return false
+	}
+	status, ok := d.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signal() == syscall.SIGKILL
 }
 
 // Running says whether the daemon has not ended.

@@ -199,6 +199,26 @@ func (s Scope) processes(r Residue) error {
 	return nil
 }
 
+// Executing names the processes of an instance that were executed in its sessions, inits not included.
+func Executing(instance string) (found []string) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	group := regexp.MustCompile(`/stockade-` + instance + `/[^/\n]+/x/`)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		if err == nil && group.Match(groups) {
+			found = append(found, fmt.Sprintf("process %d %s", pid, commandLine(pid)))
+		}
+	}
+	return found
+}
+
 func (s Scope) owns(pid int) bool {
 	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && s.Bin != "" &&
 		strings.HasPrefix(exe, s.Bin+"/stockade") && s.names(commandLine(pid)) {

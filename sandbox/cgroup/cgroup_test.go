@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+var eaten [][]byte // so that it is not garbage
+
 var roles = map[string]func() error{
 	// wait lives until its standard input ends.
 	"wait": func() error {
@@ -46,13 +48,12 @@ var roles = map[string]func() error{
 	"eat": func() error {
 		fmt.Println("ready")
 		io.Copy(io.Discard, os.Stdin)
-		var kept [][]byte
 		for {
 			b := make([]byte, 1<<20)
 			for i := 0; i < len(b); i += 4096 {
 				b[i] = 1
 			}
-			kept = append(kept, b)
+			eaten = append(eaten, b)
 		}
 	},
 	// fork starts processes until it cannot, once told to.
@@ -61,12 +62,10 @@ var roles = map[string]func() error{
 		io.Copy(io.Discard, os.Stdin)
 		for n := range 1000 {
 			// The parent stays small: only children add up.
-			pid, err := syscall.ForkExec("/bin/sleep", []string{"sleep", "60"}, nil)
-			if err != nil {
+			if _, err := syscall.ForkExec("/bin/sleep", []string{"sleep", "60"}, nil); err != nil {
 				fmt.Println(n, err)
 				return nil
 			}
-			_ = pid
 		}
 		return errors.New("1000 processes")
 	},

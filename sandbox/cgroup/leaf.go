@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -111,4 +112,24 @@ func (l *Leaf) Usage() (sandbox.Usage, error) { return l.group.usage() }
 func (l *Leaf) Remove() error {
 	l.fd.Close() // of a nil *os.File: an error, and nothing else
 	return remove(l.group.dir())
+}
+
+// Clear takes the leaf away with whatever is in it, and with what comes into it meanwhile: a
+// process that is being cloned into it is born before the group goes, and killed, or not at all.
+func (l *Leaf) Clear(ctx context.Context) error {
+	l.fd.Close() // as in Remove
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
+		err := rmdirs(l.group.dir())
+		if !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		if err := l.Kill(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
 }

@@ -1,5 +1,5 @@
 // Package cgroup needs root; it is linked only into stockade-run. It builds, bounds,
-// measures, kills and removes the control groups of sessions, on cgroup v1, v2 and both.
+// measures, freezes, kills and removes the control groups of sessions, on cgroup v1, v2 and both.
 //
 //	S          session: ceilings of memory (no swap), cpu and pids; root of its cgroup namespace
 //	S/init     init
@@ -15,7 +15,7 @@
 // controllers down) and the one that the operator named; what [Tree.Create] makes,
 // [Session.Remove] takes away in every hierarchy, and [Tree.Sweep] does when nobody did.
 //
-// Non-goals: ceilings of one execution, device rules, freezing, I/O ceilings.
+// Non-goals: ceilings of one execution, device rules, I/O ceilings.
 //
 // The controllers' files are written and read by containerd/cgroups; the unified tree is
 // plain files, of which that library knows too little and, enabling controllers upwards

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +28,11 @@ const (
 	// file system answers.
 	maxResolves = 16
 )
+
+// lastStarts is how long commands that were being started when their daemon left have for it: the
+// next daemon goes on with them. One given up half way would perhaps have run, and nobody would
+// know. What takes longer is kept from starting by something inside.
+const lastStarts = time.Second
 
 // server answers one daemon over one connection.
 type server struct {
@@ -98,6 +104,8 @@ func (s *server) serve(ctx context.Context, left func()) error {
 	left()
 	s.socket.Close()
 	cancel()
+	defer time.AfterFunc(lastStarts, s.cancelAll).Stop()
+	defer context.AfterFunc(ctx, s.cancelAll)()
 	s.calls.Wait()
 	if ctx.Err() == nil {
 		s.handler.Disconnected()
@@ -191,6 +199,9 @@ func (s *server) dispatch(ctx context.Context, msg []byte, fds []int) error {
 		packet.CloseAll(fds)
 		return errMalformed
 	}
+	if k == kindStart {
+		ctx = context.WithoutCancel(ctx) // see lastStarts
+	}
 	ctx, release, ok := s.begin(ctx, id, len(msg) > packet.Inline)
 	if !ok {
 		packet.CloseAll(fds)
@@ -260,6 +271,14 @@ func (s *server) cancel(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cancel := s.cancels[id]; cancel != nil {
+		cancel()
+	}
+}
+
+func (s *server) cancelAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, cancel := range s.cancels {
 		cancel()
 	}
 }

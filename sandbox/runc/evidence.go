@@ -67,7 +67,8 @@ func (s *session) namespaces(dir string, e *sandbox.Enforced) error {
 }
 
 // initCapabilities are what init keeps; CAP_SETPCAP only on threads other than the one
-// that makes executions.
+// that makes executions. Said once more than by init itself: evidence that takes its
+// subject's word is none.
 const initCapabilities = 1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP
 
 // privileges are read of every thread of init. Executions are cloned from the main

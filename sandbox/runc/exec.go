@@ -209,7 +209,7 @@ func (r *Runner) Signal(ctx context.Context, session, exec string, sig int) erro
 		return err
 	}
 	if exec == "" {
-		return settled(s.init.SignalAll(ctx, syscall.Signal(sig)))
+		return undelivered(s.init.SignalAll(ctx, syscall.Signal(sig)))
 	}
 	x, err := s.exec(exec)
 	if err != nil {
@@ -219,11 +219,11 @@ func (r *Runner) Signal(ctx context.Context, session, exec string, sig int) erro
 	if process == nil {
 		return sandbox.Errorf(sandbox.CodeNoExec, "%s has not been started", exec)
 	}
-	return settled(process.Signal(ctx, syscall.Signal(sig)))
+	return undelivered(process.Signal(ctx, syscall.Signal(sig)))
 }
 
-// settled says what it means that a signal was not delivered.
-func settled(err error) error {
+// undelivered says what it means that a signal was not delivered.
+func undelivered(err error) error {
 	switch {
 	case errors.Is(err, syscall.ESRCH):
 		return sandbox.Errorf(sandbox.CodeNoExec, "it has ended")

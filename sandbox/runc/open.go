@@ -110,7 +110,7 @@ func (o *opening) reserve() (err error) {
 	if err := o.r.reserve(o.spec.Session); err != nil {
 		return err
 	}
-	o.undo.Add(func() { o.r.forget(o.spec.Session) })
+	o.undo.Add(func() { o.r.unreserve(o.spec.Session) })
 	expected := make(chan struct{})
 	go func() {
 		defer close(expected)
@@ -128,7 +128,7 @@ func (o *opening) claim() (err error) {
 		}
 	}
 	o.undo.Add(func() { o.r.discard(o.slot) })
-	o.done.Add(o.slot.held.close)
+	o.done.Add(o.slot.namespaces.close)
 	o.session.base, o.session.groups = o.slot.base, o.slot.groups
 	return nil
 }
@@ -164,8 +164,8 @@ func (o *opening) start() error {
 	err = staged(o.r.place, o.files, func(root string) error {
 		config := oci.Compile(o.spec, oci.Place{
 			Rootfs:   root,
-			UserNS:   ownFD(o.slot.held.user),
-			CgroupNS: ownFD(o.slot.held.cgroup),
+			UserNS:   ownFD(o.slot.namespaces.user),
+			CgroupNS: ownFD(o.slot.namespaces.cgroup),
 			IDBase:   o.session.base,
 			Args:     []string{"/proc/self/fd/4"},
 		})

@@ -231,7 +231,8 @@ func (r *Runner) reserve(id string) error {
 	return nil
 }
 
-func (r *Runner) forget(id string) {
+// unreserve gives the name back.
+func (r *Runner) unreserve(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.sessions, id)

@@ -114,7 +114,7 @@ func (r *Runner) Close(_ context.Context, id string) (sandbox.Usage, error) {
 		return usage, fmt.Errorf("close session %s: %w", id, err)
 	}
 	r.ids.give(s.base)
-	r.forget(id)
+	r.unreserve(id)
 	return usage, nil
 }
 

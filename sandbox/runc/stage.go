@@ -161,10 +161,13 @@ func (r *rootDir) symlink(path, target string) error {
 		return fmt.Errorf("symlink %s: %w", path, err)
 	}
 	defer unix.Close(at)
-	if err := unix.Symlinkat(target, at, name); err != nil {
+	if err = unix.Symlinkat(target, at, name); err == nil {
+		err = unix.Fchownat(at, name, r.owner, r.owner, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err != nil {
 		return fmt.Errorf("symlink %s: %w", path, err)
 	}
-	return unix.Fchownat(at, name, r.owner, r.owner, unix.AT_SYMLINK_NOFOLLOW)
+	return nil
 }
 
 func (r *rootDir) write(path, content string) error {

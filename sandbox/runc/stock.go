@@ -14,9 +14,9 @@ import (
 // make, because moving a process to a group waits for all processors (an RCU grace
 // period, 5 to 15 ms).
 type slot struct {
-	base   uint32          // host id of inside id 0
-	groups *cgroup.Session // not bounded yet, and empty
-	held   *namespaces
+	base       uint32          // host id of inside id 0
+	groups     *cgroup.Session // not bounded yet, and empty
+	namespaces *namespaces
 }
 
 // prepare makes a slot, for the stock or for an open that waits: there is no other way to
@@ -42,7 +42,7 @@ func (r *Runner) prepare(ctx context.Context) (_ *slot, err error) {
 	if err := s.groups.Chown(init, init); err != nil {
 		return nil, err
 	}
-	if s.held, err = r.hold(ctx, s.base, s.groups); err != nil {
+	if s.namespaces, err = r.makeNamespaces(ctx, s.base, s.groups); err != nil {
 		return nil, err
 	}
 	undo.Release()
@@ -55,8 +55,8 @@ func slotName(base uint32) string { return fmt.Sprintf("s%d", base/sandbox.IDs) 
 // discard gives back what a slot consists of, as far as it was made. Where the groups do
 // not go away, the range stays taken, and with it their name.
 func (r *Runner) discard(s *slot) {
-	if s.held != nil {
-		s.held.close()
+	if s.namespaces != nil {
+		s.namespaces.close()
 	}
 	if s.groups != nil {
 		_ = s.groups.Kill() // by now there should be nobody

@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -91,10 +92,29 @@ func clearPath(path string) error {
 	return os.Remove(path)
 }
 
+// sweep removes the private directories of processes of ours that were killed in bind. That of one
+// that is in it at this moment has lost to us then.
+func sweep(dir, prefix string) {
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		return // it can be entered, and not be read
+	}
+	for _, e := range left {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && info.Sys().(*syscall.Stat_t).Uid == uint32(os.Geteuid()) {
+			os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
 // bind listens in a private directory and moves the finished socket to its place, so
 // that there is no moment at which it can be reached with another mode.
 func bind(path string) (net.Listener, error) {
-	private, err := os.MkdirTemp(filepath.Dir(path), ".socket-")
+	prefix := "." + filepath.Base(path) + "-"
+	sweep(filepath.Dir(path), prefix)
+	private, err := os.MkdirTemp(filepath.Dir(path), prefix)
 	if err != nil {
 		return nil, err
 	}

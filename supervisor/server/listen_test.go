@@ -32,6 +32,11 @@ func TestListen(t *testing.T) {
 		{"nothing", func(*testing.T, string) {}, ""},
 		{"no directory", func(t *testing.T, path string) { os.Remove(filepath.Dir(path)) }, ""},
 		{"stale socket", stale, ""},
+		{"a kill before the socket was in its place", func(t *testing.T, path string) {
+			private := filepath.Join(filepath.Dir(path), ".s-1234")
+			os.Mkdir(private, 0o700)
+			stale(t, filepath.Join(private, "s"))
+		}, ""},
 		{"live socket", func(t *testing.T, path string) {
 			ln, err := net.Listen("unix", path)
 			if err != nil {

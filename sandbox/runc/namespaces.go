@@ -26,9 +26,9 @@ func (n *namespaces) close() {
 	n.cgroup.Close()
 }
 
-// hold makes the session's user and cgroup namespaces, by means of a process that
-// is gone when hold returns. The receiver closes them.
-func (r *Runner) hold(ctx context.Context, base uint32, groups *cgroup.Session) (_ *namespaces, err error) {
+// makeNamespaces makes the session's user and cgroup namespaces, by means of a process that
+// holds them until they are open, and is gone when it returns. The receiver closes them.
+func (r *Runner) makeNamespaces(ctx context.Context, base uint32, groups *cgroup.Session) (_ *namespaces, err error) {
 	ours, theirs, err := guest.Pair()
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (r *Runner) hold(ctx context.Context, base uint32, groups *cgroup.Session) 
 	}{{"user", &n.user}, {"cgroup", &n.cgroup}} {
 		f, err := os.Open("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/ns/" + ns.name)
 		if err != nil {
-			return nil, fmt.Errorf("hold namespace: %w", err)
+			return nil, fmt.Errorf("hold %s namespace: %w", ns.name, err)
 		}
 		undo.Add(func() { f.Close() })
 		*ns.file = f

@@ -1,0 +1,761 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/stockade-dev/stockade/internal/testbox"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// A load is callers of one daemon over any number of its lives. Each knows what its operations must
+// come to, checks it, and keeps every receipt byte for byte as it was answered. When a connection is lost it asks
+// again with the same idempotency key, as a caller is meant to.
+type load struct {
+	d    *testbox.Daemon
+	http *http.Client // not the package client: it is about the bytes
+	work string       // directory of the host that sessions have at /work
+
+	mortal    bool // sessions may be lost with their runner
+	forgetful bool // the past may be trimmed while a caller still looks at it
+
+	session atomic.Pointer[string] // in which commands run
+	opening sync.Mutex
+	keys    atomic.Int64
+	done    []atomic.Int64 // of each kind
+
+	mu      sync.Mutex
+	kept    map[string][]byte       // receipts as they were answered, by intent
+	fresh   []string                // intents of receipts that nobody has looked for since
+	results map[string]*api.Receipt // of commands that count themselves, by key
+	wrong   []string                // what was not as it must be
+}
+
+// A kind is a way to use a daemon.
+type kind struct {
+	name string
+	do   func(*load, context.Context) error
+}
+
+var kinds = []kind{
+	{"quick", (*load).quick},
+	{"quick again", (*load).quickAgain},
+	{"slow", (*load).slow},
+	{"large", (*load).large},
+	{"input", (*load).input},
+	{"cancel", (*load).cancel},
+	{"pause", (*load).pause},
+	{"delete", (*load).delete},
+	{"short session", (*load).shortSession},
+	{"refused", (*load).refused},
+	{"signed", (*load).signed},
+}
+
+func newLoad(d *testbox.Daemon, work string) *load {
+	return &load{
+		d: d, work: work, done: make([]atomic.Int64, len(kinds)), kept: map[string][]byte{}, results: map[string]*api.Receipt{},
+		http: &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", d.Socket)
+		}}},
+	}
+}
+
+// run lets callers do one thing after the other until ctx ends; what is under way then comes to its end.
+func (l *load) run(ctx context.Context, callers int) {
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			for n := i; ctx.Err() == nil; n++ {
+				k := rand.IntN(len(kinds))
+				if n < len(kinds) {
+					k = n // each of them at the least
+				}
+				// The work outlives ctx: it is to come to its end.
+				err := kinds[k].do(l, context.WithoutCancel(ctx))
+				switch {
+				case err == nil:
+					l.done[k].Add(1)
+				case errors.Is(err, errMoot):
+				default:
+					l.fault("%s: %v", kinds[k].name, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	l.http.CloseIdleConnections()
+}
+
+// errMoot ends what nothing can be said about: its session is lost, or its past trimmed.
+var errMoot = errors.New("moot")
+
+func (l *load) fault(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
+}
+
+// faults are what was not as it must be.
+func (l *load) faults() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wrong
+}
+
+// patience is how long one request is repeated.
+const patience = 30 * time.Second
+
+// ask makes a request until it is answered.
+func (l *load) ask(ctx context.Context, method, path, key string, body any) (status int, answer []byte, err error) {
+	var content []byte
+	if body != nil {
+		if content, err = api.Encode(body); err != nil {
+			return 0, nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for ; ; time.Sleep(5 * time.Millisecond) {
+		status, answer, err = l.once(ctx, method, path, key, content)
+		if ctx.Err() != nil {
+			return 0, nil, fmt.Errorf("%s %s: no answer within %v: %d %.200s %v", method, path, patience, status, answer, err)
+		}
+		if err != nil {
+			continue
+		}
+		switch code := errorCode(answer); code {
+		case api.CodeShuttingDown, api.CodeKeyInFlight:
+			continue
+		case api.CodeTooManyConnections, api.CodeInternalError, api.CodeJournalFailed, api.CodeBlobFailed:
+			return 0, nil, fmt.Errorf("%s %s: %s", method, path, answer)
+		}
+		return status, answer, nil
+	}
+}
+
+func (l *load) once(ctx context.Context, method, path, key string, content []byte) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://stockade"+path, bytes.NewReader(content))
+	if err != nil {
+		return 0, nil, err
+	}
+	if content != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	resp, err := l.http.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+// errorCode is the code of an answer that is no receipt and no document.
+func errorCode(answer []byte) api.Code {
+	var e api.ErrorBody
+	if !bytes.HasPrefix(answer, []byte(`{"error":`)) || json.Unmarshal(answer, &e) != nil {
+		return ""
+	}
+	return e.Error.Code
+}
+
+func (l *load) key() string { return fmt.Sprintf("k%d", l.keys.Add(1)) }
+
+// operate carries out an operation and keeps its receipt.
+func (l *load) operate(ctx context.Context, path, key string, body any) (*api.Receipt, error) {
+	status, answer, err := l.ask(ctx, http.MethodPost, path, key, body)
+	if err != nil {
+		return nil, err
+	}
+	return l.keep(path, status, answer)
+}
+
+// keep takes a receipt that was answered. The same intent has the same receipt, whenever it is asked for.
+func (l *load) keep(path string, status int, answer []byte) (*api.Receipt, error) {
+	if code := errorCode(answer); code != "" || status == http.StatusAccepted {
+		return nil, fmt.Errorf("%s: %d %s is no receipt", path, status, answer)
+	}
+	var r api.Receipt
+	if err := json.Unmarshal(answer, &r); err != nil || r.IntentID == "" {
+		return nil, fmt.Errorf("%s: %s: %v", path, answer, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch before := l.kept[r.IntentID]; {
+	case before == nil:
+		l.kept[r.IntentID] = answer
+		l.fresh = append(l.fresh, r.IntentID)
+	case !bytes.Equal(before, answer):
+		l.wrong = append(l.wrong, fmt.Sprintf("%s: a receipt has changed:\n  %s\n  %s", path, before, answer))
+	}
+	return &r, nil
+}
+
+// read reads a document; false when there is no such object.
+func (l *load) read(ctx context.Context, path string, into any) (bool, error) {
+	status, answer, err := l.ask(ctx, http.MethodGet, path, "", nil)
+	if err != nil {
+		return false, err
+	}
+	if code := errorCode(answer); code != "" {
+		if status == http.StatusNotFound || status == http.StatusGone {
+			return false, nil
+		}
+		return false, fmt.Errorf("GET %s: %s", path, answer)
+	}
+	return true, json.Unmarshal(answer, into)
+}
+
+// place is the session in which commands run, opened when there is none.
+func (l *load) place(ctx context.Context) (string, error) {
+	l.opening.Lock()
+	defer l.opening.Unlock()
+	if id := l.session.Load(); id != nil {
+		return *id, nil
+	}
+	for {
+		r, err := l.operate(ctx, "/v1/sessions", l.key(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{
+			Mounts: []api.Mount{{HostPath: l.work, GuestPath: "/work", Mode: "rw"}},
+		}}})
+		if err != nil {
+			return "", err
+		}
+		if r.Outcome == api.OutcomeOK {
+			l.session.Store(&r.SessionID)
+			return r.SessionID, nil
+		}
+		if !l.interrupted(r) {
+			return "", fmt.Errorf("open: %s %s %s", r.Outcome, r.ErrorCode, r.ErrorMessage)
+		}
+	}
+}
+
+// interrupted reports whether an operation was cut off by the end of a daemon, or of a runner: nobody
+// is wrong about it.
+func (l *load) interrupted(r *api.Receipt) bool {
+	if r.Outcome != api.OutcomeFaulted {
+		return false
+	}
+	switch r.ErrorCode {
+	case api.CodeSupervisorRestarted:
+		return true
+	case api.CodeRunnerUnavailable, api.CodeLost:
+		return l.mortal
+	}
+	return false
+}
+
+// lost reports whether the session that an operation was in is lost, and forgets it. Only the death
+// of a runner loses one.
+func (l *load) lost(id string, code api.Code) bool {
+	switch code {
+	case api.CodeSessionClosed, api.CodeSessionNotFound, api.CodeRunnerUnavailable:
+	default:
+		return false
+	}
+	if !l.mortal {
+		return false
+	}
+	l.opening.Lock()
+	defer l.opening.Unlock()
+	if now := l.session.Load(); now != nil && *now == id {
+		l.session.Store(nil)
+	}
+	return true
+}
+
+// counted is a script that leaves a line in the host's directory for each time that it runs.
+func counted(key, rest string) []string {
+	return []string{"sh", "-c", "echo " + key + " >>/work/ran; " + rest}
+}
+
+// result keeps how a counted command ended, for the audit.
+func (l *load) result(key string, r *api.Receipt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.results[key] = r
+}
+
+// exec runs a command and judges its receipt.
+func (l *load) exec(ctx context.Context, key string, ask api.Exec, judge func(*api.ExecResult) error) (*api.Receipt, error) {
+	id, err := l.place(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ask.SessionID = id
+	r, err := l.operate(ctx, "/v1/exec", key, ask)
+	if err != nil {
+		return nil, err
+	}
+	return r, l.judged(key, id, r, judge)
+}
+
+// judged says whether a receipt of a command is one that there may be.
+func (l *load) judged(key, session string, r *api.Receipt, judge func(*api.ExecResult) error) error {
+	l.result(key, r)
+	switch {
+	case l.lost(session, r.ErrorCode):
+		return errMoot
+	case l.interrupted(r):
+		return nil // and did not run: the audit counts
+	case r.Outcome != api.OutcomeOK:
+		return fmt.Errorf("%s: %s %s %s", key, r.Outcome, r.ErrorCode, r.ErrorMessage)
+	}
+	if err := judge(r.Payload.Exec); err != nil {
+		return fmt.Errorf("%s: %w: %+v", key, err, r.Payload.Exec)
+	}
+	return nil
+}
+
+func quickExec(key string) (api.Exec, func(*api.ExecResult) error) {
+	exit := len(key) % 7
+	return api.Exec{Argv: counted(key, fmt.Sprintf("echo out %s; echo err %s >&2; exit %d", key, key, exit))}, func(x *api.ExecResult) error {
+		if x.ExitCode != exit || text(x.Stdout) != "out "+key+"\n" || text(x.Stderr) != "err "+key+"\n" {
+			return fmt.Errorf("not exit %d, out %s, err %s", exit, key, key)
+		}
+		return nil
+	}
+}
+
+func (l *load) quick(ctx context.Context) error {
+	key := l.key()
+	ask, judge := quickExec(key)
+	_, err := l.exec(ctx, key, ask, judge)
+	return err
+}
+
+// quickAgain asks for the same thing twice at a time, and once more.
+func (l *load) quickAgain(ctx context.Context) error {
+	key := l.key()
+	ask, judge := quickExec(key)
+	id, err := l.place(ctx)
+	if err != nil {
+		return err
+	}
+	ask.SessionID = id
+	var got [3]*api.Receipt
+	var errs [3]error
+	var both sync.WaitGroup
+	for i := range 2 {
+		both.Go(func() { got[i], errs[i] = l.operate(ctx, "/v1/exec", key, ask) })
+	}
+	both.Wait()
+	got[2], errs[2] = l.operate(ctx, "/v1/exec", key, ask)
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	for _, r := range got {
+		if r.IntentID != got[0].IntentID {
+			return fmt.Errorf("%s: two intents, %s and %s", key, got[0].IntentID, r.IntentID)
+		}
+	}
+	return l.judged(key, id, got[0], judge)
+}
+
+// begin starts a command without waiting for it.
+func (l *load) begin(ctx context.Context, key string, ask api.Exec) (exec, session string, err error) {
+	if session, err = l.place(ctx); err != nil {
+		return "", "", err
+	}
+	ask.SessionID, ask.Wait = session, new(bool)
+	status, answer, err := l.ask(ctx, http.MethodPost, "/v1/exec", key, ask)
+	if err != nil {
+		return "", "", err
+	}
+	if status == http.StatusAccepted {
+		var p api.Pending
+		err := json.Unmarshal(answer, &p)
+		return p.ExecID, session, err
+	}
+	r, err := l.keep("/v1/exec", status, answer) // it has ended
+	if err != nil {
+		return "", "", err
+	}
+	if l.lost(session, r.ErrorCode) {
+		return "", "", errMoot
+	}
+	if r.ExecID == "" {
+		return "", "", fmt.Errorf("%s: %s %s %s", key, r.Outcome, r.ErrorCode, r.ErrorMessage)
+	}
+	return r.ExecID, session, nil
+}
+
+// follow reads an execution's output from cursor to cursor, and returns its receipt and its stdout.
+func (l *load) follow(ctx context.Context, exec string) (*api.Receipt, string, error) {
+	var out strings.Builder
+	offsets := map[string]int64{}
+	for after := ""; ; {
+		var p api.Pending
+		ok, err := l.read(ctx, "/v1/executions/"+exec+"/output?wait_ms=2000&after="+url.QueryEscape(after), &p)
+		switch {
+		case err != nil:
+			return nil, "", err
+		case !ok || p.Gone != nil:
+			if l.forgetful {
+				return nil, "", errMoot
+			}
+			return nil, "", fmt.Errorf("%s: its output after %q is gone", exec, after)
+		}
+		for _, c := range p.Output {
+			if c.Offset != offsets[c.Stream] {
+				return nil, "", fmt.Errorf("%s: %s goes on at %d, not at %d", exec, c.Stream, c.Offset, offsets[c.Stream])
+			}
+			offsets[c.Stream] += int64(len(c.Bytes))
+			if c.Stream == "stdout" {
+				out.Write(c.Bytes)
+			}
+		}
+		if after = p.Cursor; p.End && p.Receipt != nil {
+			answer, err := api.Encode(p.Receipt)
+			if err != nil {
+				return nil, "", err
+			}
+			r, err := l.keep("output", http.StatusOK, answer)
+			return r, out.String(), err
+		}
+	}
+}
+
+// slow writes for longer than a daemon lives, and is followed.
+func (l *load) slow(ctx context.Context) error {
+	key := l.key()
+	exec, session, err := l.begin(ctx, key, api.Exec{Argv: counted(key, "i=0; while [ $i -lt 20 ]; do i=$((i+1)); echo "+key+" $i; sleep 0.015; done; exit 6")})
+	if err != nil {
+		return err
+	}
+	r, out, err := l.follow(ctx, exec)
+	if err != nil {
+		return err
+	}
+	var want strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&want, "%s %d\n", key, i+1)
+	}
+	return l.judged(key, session, r, func(x *api.ExecResult) error {
+		if x.ExitCode != 6 || text(x.Stdout) != want.String() || out != want.String() {
+			return fmt.Errorf("not exit 6 and 20 lines; followed %q", out)
+		}
+		return nil
+	})
+}
+
+// large writes more than a receipt holds.
+func (l *load) large(ctx context.Context) error {
+	const size = 200_000
+	key := l.key()
+	r, err := l.exec(ctx, key, api.Exec{Argv: counted(key, fmt.Sprintf("yes %s | head -c %d", key, size))}, func(x *api.ExecResult) error {
+		if x.ExitCode != 0 || x.Stdout == nil || x.Stdout.Blob == nil || x.Stdout.Blob.SizeBytes != size {
+			return errors.New("not a blob")
+		}
+		return nil
+	})
+	if err != nil || r.Outcome != api.OutcomeOK {
+		return err
+	}
+	ref := r.Payload.Exec.Stdout.Blob.BlobRef
+	status, content, err := l.ask(ctx, http.MethodGet, "/v1/blobs/"+ref, "", nil)
+	if err != nil {
+		return err
+	}
+	if l.forgetful && status == http.StatusNotFound {
+		return errMoot
+	}
+	want := strings.Repeat(key+"\n", size/len(key))[:size]
+	if string(content) != want || fmt.Sprintf("sha256:%x", sha256.Sum256(content)) != ref {
+		return fmt.Errorf("%s: blob %s is %d %d bytes that are not the output", key, ref, status, len(content))
+	}
+	return nil
+}
+
+// input writes to a command that copies it. An input that a kill cut off may be there or not, and when it
+// is sent again, there twice: that is the contract, and nothing else is.
+func (l *load) input(ctx context.Context) error {
+	key := l.key()
+	exec, session, err := l.begin(ctx, key, api.Exec{Argv: counted(key, "cat"), StdinOpen: true})
+	if err != nil {
+		return err
+	}
+	var least, most strings.Builder // what the command has to write, and may
+	for i := range 4 {
+		line, end := fmt.Sprintf("%s input %d\n", key, i), i == 3
+		ask := api.ProcessInput{InputID: fmt.Sprint(i), Data: &api.Stdin{InlineText: &api.InlineText{Text: line}}, Close: end}
+		for cut := false; ; cut = true {
+			r, err := l.operate(ctx, "/v1/executions/"+exec+"/input", l.key(), ask)
+			if err != nil {
+				return err
+			}
+			if !cut {
+				least.WriteString(line)
+			}
+			most.WriteString(line)
+			if r.Outcome == api.OutcomeOK {
+				break
+			}
+			ended := r.ErrorCode == api.CodeExecEnded || r.ErrorCode == api.CodeStdinClosed || r.ErrorCode == api.CodeExecNotFound
+			if ended && (cut && end || l.mortal) {
+				break // the end was there
+			}
+			if ended {
+				if x, _, err := l.follow(ctx, exec); err == nil && l.interrupted(x) {
+					l.result(key, x)
+					return nil // it never began
+				}
+			}
+			if l.lost(session, r.ErrorCode) {
+				return errMoot
+			}
+			if !l.interrupted(r) {
+				return fmt.Errorf("%s: input: %s %s %s", key, r.Outcome, r.ErrorCode, r.ErrorMessage)
+			}
+		}
+	}
+	r, out, err := l.follow(ctx, exec)
+	if err != nil {
+		return err
+	}
+	return l.judged(key, session, r, func(x *api.ExecResult) error {
+		if !between(out, least.String(), most.String()) || x.ExitCode != 0 {
+			return fmt.Errorf("wrote %q, not between %q and %q", out, least.String(), most.String())
+		}
+		return nil
+	})
+}
+
+// between reports whether the lines of s are those of least, in order, each repeated at most as often as in most.
+func between(s, least, most string) bool {
+	count := func(line string) (n int) {
+		for other := range strings.Lines(most) {
+			if other == line {
+				n++
+			}
+		}
+		return n
+	}
+	for want := range strings.Lines(least) {
+		n := 0
+		for ; strings.HasPrefix(s, want); n++ {
+			s = s[len(want):]
+		}
+		if n < 1 || n > count(want) {
+			return false
+		}
+	}
+	return s == ""
+}
+
+// end cancels an execution until it is certain that it has ended. cut says that an attempt was cut off, which may have
+// killed it all the same.
+func (l *load) end(ctx context.Context, exec string) (r *api.Receipt, cut bool, err error) {
+	for ; ; cut = true {
+		r, err := l.operate(ctx, "/v1/executions/"+exec+"/cancel", l.key(), api.ProcessCancel{GraceNS: new(int64)})
+		if err != nil {
+			return nil, cut, err
+		}
+		switch {
+		case r.Outcome == api.OutcomeOK:
+			return r, cut, nil
+		case r.ErrorCode == api.CodeExecNotFound && l.forgetful:
+			return nil, cut, errMoot
+		case !l.interrupted(r):
+			return nil, cut, fmt.Errorf("cancel: %s %s %s", r.Outcome, r.ErrorCode, r.ErrorMessage)
+		}
+	}
+}
+
+// cancel ends a command that would never end.
+func (l *load) cancel(ctx context.Context) error {
+	key := l.key()
+	exec, session, err := l.begin(ctx, key, api.Exec{Argv: counted(key, "sleep 1000")})
+	if err != nil {
+		return err
+	}
+	return l.canceled(ctx, key, exec, session)
+}
+
+func (l *load) canceled(ctx context.Context, key, exec, session string) error {
+	c, cut, err := l.end(ctx, exec)
+	if err != nil {
+		return err
+	}
+	r, _, err := l.follow(ctx, exec)
+	if err != nil {
+		return err
+	}
+	err = l.judged(key, session, r, func(x *api.ExecResult) error {
+		if cut && x.Status == "signaled" && x.Signal == "KILL" {
+			return nil // by whom, the daemon knew that was killed
+		}
+		if x.ErrorCode != api.CodeCanceled || x.ExitCode != -1 || c.Payload.Control.State != api.StateCanceled {
+			return fmt.Errorf("not canceled, but %s", c.Payload.Control.Status)
+		}
+		return nil
+	})
+	if r.Payload.Exec.ErrorMessage == "canceled before it was started" {
+		l.result(key, nil)
+	}
+	return err
+}
+
+// pause freezes a command, lets it go on, and ends it.
+func (l *load) pause(ctx context.Context) error {
+	key := l.key()
+	exec, session, err := l.begin(ctx, key, api.Exec{Argv: counted(key, "sleep 1000")})
+	if err != nil {
+		return err
+	}
+	for _, verb := range []string{"pause", "resume"} {
+		for {
+			r, err := l.operate(ctx, "/v1/executions/"+exec+"/"+verb, l.key(), api.ProcessTarget{})
+			if err != nil {
+				return err
+			}
+			if r.Outcome == api.OutcomeOK || r.ErrorCode == api.CodeExecEnded {
+				break
+			}
+			if r.ErrorCode != api.CodeExecNotStarted && !l.interrupted(r) {
+				return fmt.Errorf("%s: %s: %s %s %s", key, verb, r.Outcome, r.ErrorCode, r.ErrorMessage)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return l.canceled(ctx, key, exec, session)
+}
+
+// delete takes a command that has ended out of the registry, where it never is again.
+func (l *load) delete(ctx context.Context) error {
+	key := l.key()
+	ask, judge := quickExec(key)
+	r, err := l.exec(ctx, key, ask, judge)
+	if err != nil || r.ExecID == "" {
+		return err
+	}
+	for {
+		status, answer, err := l.ask(ctx, http.MethodDelete, "/v1/executions/"+r.ExecID, l.key(), nil)
+		if err != nil {
+			return err
+		}
+		d, err := l.keep("delete", status, answer)
+		if err != nil {
+			return err
+		}
+		if d.Outcome == api.OutcomeOK || d.ErrorCode == api.CodeExecNotFound { // a deletion that was cut off
+			break
+		}
+		if !l.interrupted(d) {
+			return fmt.Errorf("%s: delete: %s %s %s", key, d.Outcome, d.ErrorCode, d.ErrorMessage)
+		}
+	}
+	if ok, err := l.read(ctx, "/v1/executions/"+r.ExecID, new(api.Process)); ok || err != nil {
+		return fmt.Errorf("%s: it was deleted, and is there: %v", r.ExecID, err)
+	}
+	return nil
+}
+
+// shortSession opens a session, freezes it, thaws it and closes it.
+func (l *load) shortSession(ctx context.Context) error {
+	open, err := l.operate(ctx, "/v1/sessions", l.key(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}})
+	if err != nil || l.interrupted(open) {
+		return err
+	}
+	if open.Outcome != api.OutcomeOK {
+		return fmt.Errorf("open: %s %s %s", open.Outcome, open.ErrorCode, open.ErrorMessage)
+	}
+	id := open.SessionID
+	for _, verb := range []string{"pause", "resume"} {
+		for {
+			r, err := l.operate(ctx, "/v1/sessions/"+id+"/"+verb, l.key(), api.SessionTarget{})
+			if err != nil {
+				return err
+			}
+			if r.Outcome == api.OutcomeOK || l.mortal {
+				break
+			}
+			if !l.interrupted(r) {
+				return fmt.Errorf("%s: %s %s %s", verb, r.Outcome, r.ErrorCode, r.ErrorMessage)
+			}
+		}
+	}
+	for {
+		r, err := l.operate(ctx, "/v1/close", l.key(), api.SessionClose{SessionID: id, Mode: "force"})
+		if err != nil {
+			return err
+		}
+		if r.Outcome == api.OutcomeOK && r.Payload.Close.Status == "closed" {
+			return nil
+		}
+		if l.forgetful && r.ErrorCode == api.CodeSessionNotFound {
+			return errMoot
+		}
+		if !l.interrupted(r) {
+			return fmt.Errorf("close: %s %s %s %+v", r.Outcome, r.ErrorCode, r.ErrorMessage, r.Payload.Close)
+		}
+	}
+}
+
+// refused asks for what policy denies.
+func (l *load) refused(ctx context.Context) error {
+	r, err := l.operate(ctx, "/v1/sessions", l.key(), api.SessionOpen{Profile: "none", Target: api.Target{Local: &api.Local{}}})
+	if err == nil && r.Outcome != api.OutcomeDenied {
+		err = fmt.Errorf("%s %s", r.Outcome, r.ErrorCode)
+	}
+	return err
+}
+
+// signed has the journal signed.
+func (l *load) signed(ctx context.Context) error {
+	_, err := l.read(ctx, "/v1/checkpoint", new(api.Checkpoint))
+	return err
+}
+
+// recheck asks for the receipts that were answered since the last time: whoever was answered finds
+// the same bytes, whichever daemon it is.
+func (l *load) recheck(ctx context.Context) {
+	l.mu.Lock()
+	fresh := l.fresh
+	l.fresh = nil
+	l.mu.Unlock()
+	for _, intent := range fresh {
+		status, answer, err := l.ask(ctx, http.MethodGet, "/v1/receipts/"+url.PathEscape(intent), "", nil)
+		if err == nil && status == http.StatusNotFound && l.forgetful {
+			continue
+		}
+		if err == nil {
+			_, err = l.keep("receipt "+intent, status, answer)
+		}
+		if err != nil {
+			l.fault("%v", err)
+		}
+	}
+}
+
+// ran is how often each command has left its line.
+func (l *load) ran() (map[string]int, error) {
+	content, err := os.ReadFile(filepath.Join(l.work, "ran"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	counts := map[string]int{}
+	for _, key := range strings.Fields(string(content)) {
+		counts[key]++
+	}
+	return counts, nil
+}
