@@ -29,7 +29,7 @@ type Options struct {
 	Conns          int           // connections at once; 0 means 4096
 	ConnsPerUser   int           // of one uid; 0 means 1024
 	Requests       int           // of one uid under way at once, streams included; 0 means 1024
-	BodyBytes      int64         // of their JSON bodies; 0 means 128 MiB
+	BodyBytes      int64         // of their JSON bodies, and of the answers to reads until they are taken; 0 means 128 MiB
 	MaxHeaderBytes int           // 0 means 64 KiB
 	MaxBlobBytes   int64         // of one upload; 0 means 4 GiB
 }

@@ -438,7 +438,7 @@ func TestH2C(t *testing.T) {
 // scopes: over HTTP/2 one connection carries hundreds of requests.
 func TestUnderway(t *testing.T) {
 	const most = 8
-	b := newBox(t, Options{Requests: most, BodyBytes: 4096})
+	b := newBox(t, Options{Requests: most, BodyBytes: 16384})
 	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", b.socket) }}
 	tr.Protocols = new(http.Protocols)
 	tr.Protocols.SetUnencryptedHTTP2(true)
@@ -475,9 +475,9 @@ func TestUnderway(t *testing.T) {
 	waiting.Wait()
 	eventually(t, "they are given back", func() bool { return !full() })
 
-	for _, size := range []int{4096, 4097} {
+	for _, size := range []int{8192, 16385} {
 		status, body := ask(t.Context(), "POST", "/v1/ops/host.info", strings.NewReader(strings.Repeat(" ", size-2)+"{}"))
-		if want := size > 4096; (status == 429) != want {
+		if want := size > 16384; (status == 429) != want {
 			t.Errorf("a body of %d bytes: %d %s", size, status, body)
 		}
 	}
@@ -485,7 +485,7 @@ func TestUnderway(t *testing.T) {
 	defer hang.Close()
 	slow, stop := context.WithCancel(t.Context())
 	waiting.Go(func() {
-		ask(slow, "POST", "/v1/exec", io.MultiReader(strings.NewReader(strings.Repeat(" ", 4096)), hanging))
+		ask(slow, "POST", "/v1/exec", io.MultiReader(strings.NewReader(strings.Repeat(" ", 8192)), hanging))
 	})
 	if status, body := ask(t.Context(), "POST", "/v1/ops/host.info", struct{ io.Reader }{strings.NewReader("{}")}); status != 429 {
 		t.Errorf("a body that does not say its size counts as the largest: %d %s", status, body)

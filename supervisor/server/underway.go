@@ -11,7 +11,7 @@ import (
 // the uid that counts and not the scope, which is what the caller says (R090).
 type underway struct {
 	requests int   // of one user
-	bytes    int64 // of JSON bodies, of one user
+	bytes    int64 // of JSON bodies and of answers to reads, of one user
 
 	mu   sync.Mutex
 	held map[uint32]load
