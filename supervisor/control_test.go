@@ -65,7 +65,7 @@ func (b *bench) stateOf(exec string) api.State {
 // frames are the kinds of an intent's frames, after the first.
 func (b *bench) frames(intent string) string {
 	b.t.Helper()
-	list, err := b.framesAfter(intent, 0, 0, 100)
+	list, _, err := b.framesAfter(intent, 0, 0, 100)
 	if err != nil {
 		b.t.Error(err)
 	}

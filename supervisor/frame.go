@@ -1,8 +1,6 @@
 package supervisor
 
 import (
-	"github.com/go-json-experiment/json"
-
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
@@ -49,28 +47,42 @@ func (x *execution) totals() api.FramePayload {
 	return api.FramePayload{StdoutBytes: out, StderrBytes: err}
 }
 
+// emitFrames hands out the next frames after the cursor, of which there are total by now, and says which are not
+// kept any more. It reports whether there were any.
+func (s *Supervisor) emitFrames(intent, exec string, total int64, at *cursor, emit func(api.Event)) (moved bool, err error) {
+	frames, gone, err := s.framesAfter(intent, at.frame, total, framesAtOnce)
+	if gone > 0 {
+		skip(intent, exec, at, cursor{at.frame + gone, at.stdout, at.stderr}, emit)
+	}
+	for i := range frames {
+		at.frame = frames[i].Seq
+		emit(api.Event{Kind: "frame", Cursor: at.String(), IntentID: intent, ExecID: exec, Frame: &frames[i]})
+	}
+	return gone > 0 || len(frames) > 0, err
+}
+
+// skip moves the cursor over what is not kept any more, and says so.
+func skip(intent, exec string, at *cursor, to cursor, emit func(api.Event)) {
+	if from := *at; from != to {
+		*at = to
+		emit(api.Event{Kind: "gone", Cursor: to.String(), IntentID: intent, ExecID: exec, Gone: &api.Gone{From: from.String(), FirstAvailable: to.String()}})
+	}
+}
+
 // framesAfter reads the frames of an intent from the journal, those after number after, of which there are
-// total by now. The error is of code gone when they are not all there any more.
-func (s *Supervisor) framesAfter(intent string, after, total int64, most int) ([]api.Frame, error) {
+// total by now; the first gone of them are not kept any more.
+func (s *Supervisor) framesAfter(intent string, after, total int64, most int) (frames []api.Frame, gone int64, err error) {
 	places, gone := s.chronicle.framePlaces(intent, after, most)
 	if len(places) == 0 {
 		gone = max(0, total-after)
 	}
-	if gone > 0 {
-		return nil, api.Errorf(api.CodeGone, "frames up to %d are not kept any more", after+gone)
-	}
-	var frames []api.Frame
 	for _, at := range places {
-		b, err := s.journal.Get(at)
 		var record ledger.Frame
-		if err == nil {
-			err = json.Unmarshal(b, &record)
-		}
-		if err != nil {
-			s.log.Error("frame cannot be read", "seq", at, "error", err)
-			return frames, api.Errorf(api.CodeJournalFailed, "a frame cannot be read")
+		if err := s.recordAt(at, &record); err != nil {
+			s.log.Error("frame cannot be read", "error", err)
+			return frames, gone, api.Errorf(api.CodeJournalFailed, "a frame cannot be read")
 		}
 		frames = append(frames, record.Frame)
 	}
-	return frames, nil
+	return frames, gone, nil
 }

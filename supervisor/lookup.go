@@ -241,7 +241,13 @@ func (s *Supervisor) Frames(ctx context.Context, req *api.Request) (*api.FrameLi
 			over = isClosed(done)
 		}
 		list := &api.FrameList{}
-		if list.Frames, err = s.framesAfter(in.IntentID, after, in.FrameSeq, limit(req.Read.Limit)); err != nil || len(list.Frames) > 0 {
+		var gone int64
+		list.Frames, gone, err = s.framesAfter(in.IntentID, after, in.FrameSeq, limit(req.Read.Limit))
+		if gone > 0 {
+			list.Frames = nil
+			list.Gone = &api.Gone{From: strconv.FormatInt(after, 10), FirstAvailable: strconv.FormatInt(after+gone, 10)}
+		}
+		if err != nil || gone > 0 || len(list.Frames) > 0 {
 			return list, nil, err
 		}
 		if over && x != nil && x.call.err != nil { // it goes on, but not with this supervisor

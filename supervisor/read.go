@@ -259,31 +259,18 @@ func (s *Supervisor) receiptOf(req *api.Request) (*api.Receipt, error) {
 
 // emitKept hands out what is kept of an execution that has ended.
 func (s *Supervisor) emitKept(ctx context.Context, r *api.Receipt, at cursor, emit func(api.Event)) error {
-	skip := func(to cursor) {
-		if from := at; from != to {
-			at = to
-			emit(api.Event{Kind: "gone", Cursor: at.String(), IntentID: r.IntentID, ExecID: r.ExecID, Gone: &api.Gone{From: from.String(), FirstAvailable: at.String()}})
-		}
-	}
 	for more := true; more && ctx.Err() == nil; {
-		frames, err := s.framesAfter(r.IntentID, at.frame, r.FrameSeq, framesAtOnce)
-		if isGone(err) {
-			skip(cursor{max(at.frame, r.FrameSeq), at.stdout, at.stderr})
-		} else if err != nil {
+		var err error
+		if more, err = s.emitFrames(r.IntentID, r.ExecID, r.FrameSeq, &at, emit); err != nil {
 			return err
 		}
-		for i := range frames {
-			at.frame = frames[i].Seq
-			emit(api.Event{Kind: "frame", Cursor: at.String(), IntentID: r.IntentID, ExecID: r.ExecID, Frame: &frames[i]})
-		}
-		more = len(frames) > 0
 	}
 	src, done, err := s.keptOutput(r)
 	if err != nil {
 		return err
 	}
 	defer done()
-	skip(src.first(at))
+	skip(r.IntentID, r.ExecID, &at, src.first(at), emit)
 	for ctx.Err() == nil {
 		chunk, err := src.next(&at, readAtOnce)
 		if err != nil {

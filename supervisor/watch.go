@@ -79,7 +79,11 @@ func (s *Supervisor) watch(ctx context.Context, x *execution, at *cursor, emit f
 	for ctx.Err() == nil {
 		output, frames := x.log.Changed(), x.wake.next()
 		settled := isClosed(x.call.done)
-		moved := s.emitFrames(x, at, emit)
+		in, _ := s.intent(x.session.principal, x.call.intent)
+		moved, err := s.emitFrames(x.call.intent, x.id, in.FrameSeq, at, emit)
+		if err != nil {
+			return false // it is in the log
+		}
 		for ctx.Err() == nil {
 			if lag := src.behind(*at); (lag != nil) != lagging {
 				if lagging = lag != nil; lagging {
@@ -124,19 +128,6 @@ func isClosed(done <-chan struct{}) bool {
 
 func outputEvent(intent, exec string, c api.Chunk, at cursor) api.Event {
 	return api.Event{Kind: "output", Cursor: at.String(), IntentID: intent, ExecID: exec, Stream: c.Stream, Offset: c.Offset, Bytes: c.Bytes, AtNS: c.AtNS}
-}
-
-// emitFrames hands out the frames after the cursor.
-func (s *Supervisor) emitFrames(x *execution, at *cursor, emit func(api.Event)) (moved bool) {
-	frames, err := s.framesAfter(x.call.intent, at.frame, 0, framesAtOnce)
-	if err != nil {
-		return false // it is in the log
-	}
-	for i := range frames {
-		at.frame = frames[i].Seq
-		emit(api.Event{Kind: "frame", Cursor: at.String(), IntentID: x.call.intent, ExecID: x.id, Frame: &frames[i]})
-	}
-	return len(frames) > 0
 }
 
 // reached refuses a cursor that says more than there is: none that was given out does, and waiting
