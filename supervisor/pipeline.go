@@ -97,8 +97,9 @@ func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 		return c, nil
 	}
 	s.registry.carry(c) // before the record: whoever finds that, finds what it is of
-	if _, err := s.record(s.ctx, s.journal.Append, s.records(c)...); err != nil {
+	if _, err := s.record(s.ctx, s.writer(c), s.records(c)...); err != nil {
 		defer s.admission.leave()
+		s.registry.drop(c) // while it knows its execution
 		c.operation.abandon(s, c)
 		c.err = err
 		s.over(c)
@@ -112,6 +113,26 @@ func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 		s.act(c)
 	}()
 	return c, nil
+}
+
+// writer gives what ends something that lives the journal's reserve: on a disk that is full sessions can
+// still be closed and commands ended. Nobody gets at it more often than he has something to end.
+func (s *Supervisor) writer(c *call) writer {
+	ends := false
+	switch c.req.Op {
+	case api.OpSessionClose:
+		ends = !c.session.over()
+	case api.OpSessionSignal:
+		ends = !c.session.over() && (c.req.Signal.Signal == "TERM" || c.req.Signal.Signal == "KILL")
+	case api.OpProcessCancel:
+		ends = !c.subject.State.Final()
+	case api.OpProcessStop:
+		ends = len(s.registry.executions(c.req.Principal)) > 0
+	}
+	if ends {
+		return s.journal.Settle
+	}
+	return s.journal.Append
 }
 
 // permit finds out whether, and as what exactly, an operation may take place. It

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/stockade-dev/stockade/internal/failpoint"
+	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
@@ -168,6 +170,13 @@ func (s *Supervisor) interrupted(in api.Intent, why string) (*api.Receipt, error
 	}
 	if op, ok := operations[in.Op]; ok {
 		r.Payload = op.failed(api.CodeSupervisorRestarted, why)
+	}
+	if r.Payload.Exec != nil {
+		// What it wrote has been read by whoever followed it, and is still there.
+		if log, err := s.spool.Recover(in.ExecID, math.MaxInt64); err == nil {
+			r.Payload.Exec.StdoutBytes, r.Payload.Exec.StderrBytes = log.Total(spool.Stdout), log.Total(spool.Stderr)
+			log.Close()
+		}
 	}
 	r.AdmittedAtNS, r.AdmittedAt = in.AdmittedAtNS, in.AdmittedAt
 	r.SettledAtNS, r.SettledAt = stamp(s.now())

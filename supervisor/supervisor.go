@@ -145,12 +145,9 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	defer undo.Run()
 
 	// The lock first: nothing below may happen twice at once.
-	if err := durable.PrivateDir(cfg.State); err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
-	}
-	lock, err := durable.Lock(cfg.State)
+	lock, err := claim(cfg.State)
 	if err != nil {
-		return nil, fmt.Errorf("state directory %s: %w", cfg.State, err)
+		return nil, err
 	}
 	undo.Add(func() { lock.Close() })
 	if s.salt, err = loadSalt(filepath.Join(cfg.State, "salt")); err != nil {
@@ -190,6 +187,28 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	s.background.Go(s.retention)
 	s.undo, undo = undo, cleanup.Stack{}
 	return s, nil
+}
+
+// claim makes the state directory, if need be, and holds it against a second supervisor.
+func claim(state string) (*os.File, error) {
+	if err := durable.PrivateDir(state); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	lock, err := durable.Lock(state)
+	if err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", state, err)
+	}
+	return lock, nil
+}
+
+// Available reports why no supervisor can have the state directory now. Who is going to touch what belongs
+// to its supervisor, such as its runner, asks first.
+func Available(state string) error {
+	lock, err := claim(state)
+	if err != nil {
+		return err
+	}
+	return lock.Close()
 }
 
 // loadSalt reads the key of secret digests, or makes it. It never leaves the state
@@ -238,7 +257,8 @@ func (s *Supervisor) declare(ctx context.Context) error {
 		return err
 	}
 	s.ceilingDigest = ledger.Digest(ceiling)
-	seq, err := s.record(ctx, s.journal.Append, &ledger.Start{
+	// From the reserve: on a disk that is full, what lives is to be gone on with.
+	seq, err := s.record(ctx, s.journal.Settle, &ledger.Start{
 		Header:        ledger.At(s.now()),
 		Version:       s.version,
 		PolicyDigest:  s.policy.Digest(),
@@ -252,7 +272,10 @@ func (s *Supervisor) declare(ctx context.Context) error {
 	s.declared.Store(seq)
 	// What an earlier run left unsigned is signed now, and a journal that has records and no
 	// signature was not left by us.
-	_, err = s.journal.Checkpoint()
+	if _, err = s.journal.Checkpoint(); errors.Is(err, journal.ErrFull) {
+		s.log.Warn("no checkpoint yet: the disk is full", "error", err)
+		return nil
+	}
 	return err
 }
 
