@@ -53,3 +53,21 @@ func (e *exactly) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// OpenBlob returns the content of a blob and its size. Content that does not match its
+// name ends in an error instead of the end. The caller closes it.
+func (s *Supervisor) OpenBlob(ctx context.Context, req *api.Request) (io.ReadCloser, int64, *api.Receipt, error) {
+	if denial, err := s.permitRead(req, nil); denial != nil || err != nil {
+		return nil, 0, denial, err
+	}
+	content, size, err := s.blobs.Reader(req.Read.BlobRef)
+	switch {
+	case errors.Is(err, blob.ErrNotFound):
+		return nil, 0, nil, api.Errorf(api.CodeNotFound, "there is no blob %s", req.Read.BlobRef)
+	case errors.Is(err, blob.ErrMalformed):
+		return nil, 0, nil, api.Errorf(api.CodeInvalidBlobRef, "%v", err)
+	case err != nil:
+		return nil, 0, nil, api.Errorf(api.CodeBlobFailed, "%v", err)
+	}
+	return content, size, nil, nil
+}

@@ -38,8 +38,9 @@
 //
 // Read on in this order:
 //
+//	supervisor.go                      the beginning and the end
 //	pipeline.go, call.go, refusal.go   the order above, and what walks through it
-//	operation.go                       the table: what each operation does at each stage
+//	operation.go                       the table: what each operation does at each stage; launcher.go: by whom
 //	plan.go                            permission into mechanism
 //	open.go, session.go, ending.go     the life of a session; idle.go, threshold.go: what ends or
 //	                                   warns it unasked
@@ -47,8 +48,9 @@
 //	control.go, input.go, freeze.go    what is done to it while it lives
 //	record.go, chronicle.go            from the journal to the state; index.go, names.go, key.go: what
 //	                                   is found in it; registry.go: what lives
-//	frame.go, watch.go, cursor.go      what is told while it runs
-//	read.go, lookup.go                 operations without effect
+//	frame.go, watch.go, notice.go      what is told while it runs, and after; source.go: where output is
+//	                                   read, cursor.go: how far, wake.go: when
+//	read.go, process.go, intent.go     operations without effect; blobs.go: content, both ways
 //	pass.go, reconcile.go, adopt.go    a start: replay, comparison with the runner, going on;
 //	                                   snapshot.go, retention.go: what a start reads, and what is kept
 //	decision.go, verify.go, fsck.go    what the files say without a supervisor

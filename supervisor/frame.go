@@ -1,6 +1,10 @@
 package supervisor
 
 import (
+	"context"
+	"strconv"
+	"time"
+
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
@@ -85,4 +89,67 @@ func (s *Supervisor) framesAfter(intent string, after, total int64, most int) (f
 		frames = append(frames, record.Frame)
 	}
 	return frames, gone, nil
+}
+
+// Frames returns the frames of an intent after the one with number Read.After. Where there is
+// none yet it waits for WaitMS.
+func (s *Supervisor) Frames(ctx context.Context, req *api.Request) (*api.FrameList, *api.Receipt, error) {
+	after, bad := parseSeq(req.Read.After)
+	if bad != nil {
+		return nil, nil, bad
+	}
+	denial, err := s.permitRead(req, nil)
+	if denial != nil || err != nil {
+		return nil, denial, err
+	}
+	in, ok := s.intent(req.Principal, req.Read.IntentID)
+	if !ok {
+		return nil, nil, api.Errorf(api.CodeNotFound, "there is no intent %.80s", req.Read.IntentID)
+	}
+	deadline := time.NewTimer(time.Duration(req.Read.WaitMS) * time.Millisecond)
+	defer deadline.Stop()
+	for {
+		x := s.registry.execution(req.Principal, api.ProcessRef{IntentID: in.IntentID})
+		var changed, done <-chan struct{}
+		over := true
+		if x != nil {
+			changed, done = x.wake.next(), x.call.done
+			over = isClosed(done)
+		}
+		list := &api.FrameList{}
+		var gone int64
+		list.Frames, gone, err = s.framesAfter(in.IntentID, after, in.FrameSeq, limit(req.Read.Limit))
+		if gone > 0 {
+			list.Frames = nil
+			list.Gone = &api.Gone{From: strconv.FormatInt(after, 10), FirstAvailable: strconv.FormatInt(after+gone, 10)}
+		}
+		if err != nil || gone > 0 || len(list.Frames) > 0 {
+			return list, nil, err
+		}
+		if over && x != nil && x.call.err != nil { // it goes on, but not with this supervisor
+			return nil, nil, x.call.err
+		}
+		if over {
+			return s.settledFrames(req.Principal, in.IntentID, list)
+		}
+		select {
+		case <-changed:
+		case <-done:
+		case <-deadline.C:
+			return list, nil, nil
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// settledFrames adds the receipt to a page behind which there can be no more.
+func (s *Supervisor) settledFrames(p api.Principal, intent string, list *api.FrameList) (*api.FrameList, *api.Receipt, error) {
+	place, ok := s.chronicle.receipts.intent(p, intent)
+	if !ok {
+		return list, nil, nil // another operation, which has no frames and is not settled yet
+	}
+	r, err := s.receiptAt(place.seq)
+	list.Receipt = r
+	return list, nil, err
 }

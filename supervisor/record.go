@@ -53,13 +53,6 @@ var (
 	errNoRecord = api.Errorf(api.CodeJournalFailed, "the record holds text that is not UTF-8")
 )
 
-// notice records an event of a session that nothing else says.
-func (s *Supervisor) notice(ses *session, n *ledger.Notice) error {
-	n.Header, n.SessionID = ledger.At(s.now()), ses.id
-	_, err := s.record(s.ctx, s.journal.Settle, n)
-	return err
-}
-
 func (s *Supervisor) recordAt(seq int64, into ledger.Record) error {
 	b, err := s.journal.Get(seq)
 	if err == nil {
