@@ -101,6 +101,7 @@ func (s *Supervisor) adoptedCall(in api.Intent, held map[string]*sandbox.Held) (
 	ses.adopt(x)
 	s.registry.carry(c)
 	if c.req.Key != "" {
+		c.digest = ledger.Digest(c.request)
 		s.registry.keys[ownedKey{ledger.OwnerOf(in.Principal), c.req.Key}] = c
 	}
 	return c, nil

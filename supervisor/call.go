@@ -18,6 +18,7 @@ type call struct {
 	req      *api.Request  // as asked, with its secrets
 	redacted api.Request   // what policy, journal and logs may see
 	request  []byte        // redacted, canonical
+	digest   string        // of request, if there is a key
 	large    *ledger.Large // recorded in its place
 	nonce    string
 	intent   string

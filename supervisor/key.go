@@ -13,29 +13,10 @@ func (s *Supervisor) claim(c *call) (earlier *call, err error) {
 	if c.req.Key == "" {
 		return nil, nil
 	}
-	owner := ledger.OwnerOf(c.req.Principal)
-	digest := ledger.Digest(c.request)
-	same := func(other string) error {
-		if other != digest {
-			return api.Errorf(api.CodeKeyConflict, "idempotency key %q was used for another request", c.req.Key)
-		}
-		return nil
-	}
-	s.registry.mu.Lock()
-	defer s.registry.mu.Unlock()
-	// In this order: a call in flight may be settled between two looks, and is then found by the second.
-	if other := s.registry.keys[ownedKey{owner, c.req.Key}]; other != nil {
-		return other, same(ledger.Digest(other.request))
-	}
-	var entry ledger.KeyEntry
-	var known bool
-	s.chronicle.read(func(state *ledger.State) { entry, known = state.Key(owner, c.req.Key) })
-	if !known {
-		s.registry.keys[ownedKey{owner, c.req.Key}] = c
-		return nil, nil
-	}
-	if err := same(entry.RequestDigest); err != nil {
-		return nil, err
+	c.digest = ledger.Digest(c.request)
+	earlier, entry, err := s.registry.claim(c, s.chronicle)
+	if err != nil || earlier != nil || entry.Intent == "" {
+		return earlier, err
 	}
 	place, ok := s.chronicle.receipts.intent(c.req.Principal, entry.Intent)
 	if !ok {
@@ -48,6 +29,31 @@ func (s *Supervisor) claim(c *call) (earlier *call, err error) {
 	earlier = &call{operation: c.operation, req: c.req, intent: entry.Intent, admitted: make(chan struct{}), done: make(chan struct{}), receipt: r}
 	close(earlier.done)
 	return earlier, nil
+}
+
+// claim gives the key to c, unless a call in flight has it, or what the chronicle says. It reads and hashes nothing:
+// requests and receipts can be megabytes, and the registry is everybody's.
+func (r *registry) claim(c *call, told *chronicle) (earlier *call, entry ledger.KeyEntry, err error) {
+	same := func(digest string) error {
+		if digest != c.digest {
+			return api.Errorf(api.CodeKeyConflict, "idempotency key %q was used for another request", c.req.Key)
+		}
+		return nil
+	}
+	name := ownedKey{ledger.OwnerOf(c.req.Principal), c.req.Key}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// In this order: a call in flight may be settled between two looks, and is then found by the second.
+	if other := r.keys[name]; other != nil {
+		return other, entry, same(other.digest)
+	}
+	var known bool
+	told.read(func(state *ledger.State) { entry, known = state.Key(name.owner, name.key) })
+	if !known {
+		r.keys[name] = c
+		return nil, entry, nil
+	}
+	return nil, entry, same(entry.RequestDigest)
 }
 
 // ownedKey is an idempotency key: each principal has its own.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
 // with asks for an execution under an idempotency key.
@@ -121,4 +122,25 @@ func TestKeyAtOnce(t *testing.T) {
 			t.Errorf("%d commands were started", n)
 		}
 	})
+}
+
+// A key that is used again holds nobody else up: the receipt, which can be large, is not read while the
+// registry is held, but by who was told where it is.
+func TestKeyHoldsNothingUp(t *testing.T) {
+	b := start(t)
+	defer b.stop()
+	x := api.Exec{SessionID: b.session(), Argv: []string{"true"}}
+	first, err := b.with("k", x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.newCall(&api.Request{Op: api.OpExec, Principal: alice, Key: "k", Exec: &x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.admission.leave()
+	c.digest = ledger.Digest(c.request)
+	if earlier, entry, err := b.registry.claim(c, b.chronicle); err != nil || earlier != nil || entry.Intent != first.IntentID {
+		t.Errorf("%+v %+v %v", earlier, entry, err)
+	}
 }
