@@ -42,5 +42,7 @@
 // told while a command runs, and what is left of it), key.go (once only), registry.go and index.go (where
 // what lives and what is settled are found), stdin.go and input.go, replay.go and adopt.go (after a
 // restart), read.go and lookup.go (operations without effect), decision.go (a decision from its
-// records), idle.go and threshold.go (what the supervisor does unasked). DESIGN.md has the choices.
+// records), idle.go and threshold.go (what the supervisor does unasked), pass.go and snapshot.go (where
+// a start begins), retention.go and names.go (what goes, and what stays for whom), verify.go and fsck.go
+// (a state directory from its files alone). DESIGN.md has the choices.
 package supervisor
