@@ -413,6 +413,9 @@ func TestRunnerDies(t *testing.T) {
 				if r.Outcome != api.OutcomeFaulted || r.Payload.Exec.ExitCode == 0 {
 					t.Errorf("%s: %s %s, exit %d", x, r.Outcome, r.ErrorCode, r.Payload.Exec.ExitCode)
 				}
+				if p, err := c.Output(t.Context(), x, api.Read{}); err != nil || len(p.Output) != 1 || string(p.Output[0].Bytes) != "begun\n" || !p.End {
+					t.Errorf("%s: what it wrote is %+v, %v", x, p, err)
+				}
 			}
 			if list, err := c.Sessions(t.Context(), api.Read{State: "ready"}); err != nil || len(list) > 0 {
 				t.Errorf("%d sessions outlived their runner, %v", len(list), err)

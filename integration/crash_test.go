@@ -35,7 +35,7 @@ var (
 
 const (
 	loads    = 3 // daemons at a time
-	callers  = 4 // of each
+	callers  = 3 // of each
 	servesIn = 2 * time.Second
 )
 
@@ -67,8 +67,8 @@ type campaign struct {
 var small = []string{"--segment-bytes", "262144", "--snapshot-every", "300"}
 
 // trimmed has the past go, too.
-var trimmed = []string{"--segment-bytes", "65536", "--snapshot-every", "100", "--retain-every", "100ms", "--history-age", "700ms",
-	"--journal-bytes", "100000", "--blob-grace", "5s", "--output-per-session", "50000"}
+var trimmed = []string{"--segment-bytes", "65536", "--snapshot-every", "100", "--retain-every", "100ms", "--history-age", remembered.String(),
+	"--journal-bytes", "100000", "--blob-grace", "1s", "--output-per-session", "50000"}
 
 // TestCrashes kills daemon and runner under a load of every kind, at each failpoint and at random instants, and
 // starts them again on the same directory each time. Whatever was answered stays as it was answered, to
@@ -81,6 +81,9 @@ func TestCrashes(t *testing.T) {
 	bin := crashing(t)
 	var batches []batch
 	for _, point := range failpoints(t) {
+		if elsewhere[point] != "" {
+			continue
+		}
 		b := batch{name: point, point: point, kills: atEachPoint, args: small}
 		switch {
 		case strings.HasPrefix(point, "runner."):
@@ -114,6 +117,11 @@ func TestCrashes(t *testing.T) {
 	close(next)
 	work.Wait()
 	t.Logf("%d restarts: serving again after p50 %v, p99 %v, at most %v", len(took.all), took.at(0.5), took.at(0.99), took.at(1))
+}
+
+// elsewhere are points that no supervisor comes to, and why.
+var elsewhere = map[string]string{
+	"journal.trim.signed": "it has its journal signed before it trims it; the tests of the journal come by there",
 }
 
 // provocations lead to points that no caller leads to.
@@ -196,11 +204,16 @@ func (b batch) run(t *testing.T, bin string, took *sample) {
 	}
 	k := &killer{batch: b, took: took}
 	if len(errs) == 0 && !fail(k.begin(bin, dirs[0], dirs[1])) {
-		ctx, stop := context.WithCancel(context.Background())
+		ctx, abort := context.WithCancel(context.Background())
+		defer abort()
+		enough := make(chan struct{})
 		var load sync.WaitGroup
-		load.Go(func() { k.load.run(ctx, callers) })
+		load.Go(func() { k.load.run(ctx, callers, enough) })
 		killed := !fail(k.kill())
-		stop()
+		close(enough)
+		if !killed {
+			abort()
+		}
 		load.Wait()
 		if killed {
 			fail(k.audit())
@@ -246,7 +259,7 @@ func (k *killer) begin(bin, dir, work string) (err error) {
 		return err
 	}
 	k.load = newLoad(k.d, work)
-	k.load.mortal, k.load.forgetful = k.mortal, k.forgetful
+	k.load.mortal, k.load.forgetful, k.load.favoured = k.mortal, k.forgetful, leading(k.point)
 	if k.before, err = k.d.Used(context.Background(), func(ctx context.Context) error { return once(ctx, k.d) }); err != nil {
 		k.d.Kill()
 	}
@@ -257,7 +270,7 @@ func (k *killer) begin(bin, dir, work string) (err error) {
 func (k *killer) kill() error {
 	time.Sleep(100 * time.Millisecond)
 	k.d.Kill()
-	most := 24 // hits of the point that a daemon may live through
+	most := 6 // hits of the point that a daemon may live through
 	if k.provoke != nil {
 		most = 1
 	}
@@ -290,8 +303,13 @@ func (k *killer) choose(point string) error {
 	return os.WriteFile(k.chosen, []byte(point), 0o600)
 }
 
-// reach is how long a point may take to be reached.
-const reach = 1500 * time.Millisecond
+// reach is how long a point may take to be reached: what happens in time comes later than what callers do.
+func (k *killer) reach() time.Duration {
+	if k.forgetful {
+		return 5 * time.Second
+	}
+	return 1500 * time.Millisecond
+}
 
 // life is one life of a daemon, from its start to its death. It reports whether it died as it should.
 func (k *killer) life(nth int) (hit bool, err error) {
@@ -329,7 +347,7 @@ func (k *killer) life(nth int) (hit bool, err error) {
 		return true, nil
 	}
 	go k.load.recheck(context.Background())
-	if !k.d.Ended(reach) {
+	if !k.d.Ended(k.reach()) {
 		k.d.Kill()
 		return false, nil
 	}
@@ -352,7 +370,7 @@ func (k *killer) runnerLife() (hit bool, err error) {
 		k.provoke(k.d)
 	}
 	poll := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-	n, err := unix.Poll(poll, int(reach.Milliseconds()))
+	n, err := unix.Poll(poll, int(k.reach().Milliseconds()))
 	if err != nil && err != unix.EINTR {
 		return false, err
 	}
@@ -389,11 +407,11 @@ func (k *killer) audit() error {
 	}
 	for key, r := range l.results {
 		switch runs := ran[key]; {
-		case r == nil || l.interrupted(r):
+		case r == nil || r.Outcome != api.OutcomeOK:
 			if runs > 0 && !k.mortal {
 				fail("%s ran, and its receipt says: %+v", key, r)
 			}
-		case runs != 1 && r.Payload.Exec.Signal != "KILL": // it may be killed before its first line
+		case runs != 1 && r.Payload.Exec.Signal == "": // what is killed may not come to its first line
 			fail("%s ran %d times, and its receipt says: %+v", key, runs, r.Payload.Exec)
 		}
 	}
@@ -441,7 +459,7 @@ func (k *killer) orphans(ctx context.Context) (found []string) {
 		known[s.SessionID] = true
 	}
 	boxes, err := os.ReadDir(filepath.Join("/run/stockade", k.d.Instance(), "boxes"))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return []string{err.Error()}
 	}
 	for _, b := range boxes {

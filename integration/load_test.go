@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,13 +33,16 @@ type load struct {
 	http *http.Client // not the package client: it is about the bytes
 	work string       // directory of the host that sessions have at /work
 
-	mortal    bool // sessions may be lost with their runner
-	forgetful bool // the past may be trimmed while a caller still looks at it
+	mortal    bool  // sessions may be lost with their runner
+	forgetful bool  // the past may be trimmed while a caller still looks at it
+	favoured  []int // kinds that come more often
 
-	session atomic.Pointer[string] // in which commands run
 	opening sync.Mutex
-	keys    atomic.Int64
-	done    []atomic.Int64 // of each kind
+	session string    // in which commands run
+	opened  time.Time // it was
+
+	keys atomic.Int64
+	done []atomic.Int64 // of each kind
 
 	mu      sync.Mutex
 	kept    map[string][]byte       // receipts as they were answered, by intent
@@ -49,22 +53,34 @@ type load struct {
 
 // A kind is a way to use a daemon.
 type kind struct {
-	name string
-	do   func(*load, context.Context) error
+	name  string
+	leads []string // to failpoints that others do not lead to: beginnings of names
+	do    func(*load, context.Context) error
 }
 
 var kinds = []kind{
-	{"quick", (*load).quick},
-	{"quick again", (*load).quickAgain},
-	{"slow", (*load).slow},
-	{"large", (*load).large},
-	{"input", (*load).input},
-	{"cancel", (*load).cancel},
-	{"pause", (*load).pause},
-	{"delete", (*load).delete},
-	{"short session", (*load).shortSession},
-	{"refused", (*load).refused},
-	{"signed", (*load).signed},
+	{"quick", []string{"runner."}, (*load).quick},
+	{"quick again", nil, (*load).quickAgain},
+	{"slow", nil, (*load).slow},
+	{"large", []string{"blob.", "spool.", "supervisor.retain.output"}, (*load).large},
+	{"too large", []string{"spool.noted"}, (*load).tooLarge},
+	{"input", []string{"supervisor.input."}, (*load).input},
+	{"cancel", nil, (*load).cancel},
+	{"pause", []string{"supervisor.exec.frozen"}, (*load).pause},
+	{"delete", []string{"supervisor.exec.deleted"}, (*load).delete},
+	{"short session", []string{"supervisor.session."}, (*load).shortSession},
+	{"refused", nil, (*load).refused},
+	{"signed", []string{"journal.checkpoint."}, (*load).signed},
+}
+
+// leading are the kinds that lead to a failpoint, if not all do.
+func leading(point string) (some []int) {
+	for i, k := range kinds {
+		if slices.ContainsFunc(k.leads, func(begin string) bool { return strings.HasPrefix(point, begin) }) {
+			some = append(some, i)
+		}
+	}
+	return some
 }
 
 func newLoad(d *testbox.Daemon, work string) *load {
@@ -76,22 +92,25 @@ func newLoad(d *testbox.Daemon, work string) *load {
 	}
 }
 
-// run lets callers do one thing after the other until ctx ends; what is under way then comes to its end.
-func (l *load) run(ctx context.Context, callers int) {
+// run lets callers do one thing after the other until no more is wanted; what is under way then comes to
+// its end, unless ctx ends.
+func (l *load) run(ctx context.Context, callers int, enough <-chan struct{}) {
 	var all sync.WaitGroup
 	for i := range callers {
 		all.Go(func() {
-			for n := i; ctx.Err() == nil; n++ {
+			for n := i; !isClosed(enough) && ctx.Err() == nil; n += callers {
 				k := rand.IntN(len(kinds))
 				if n < len(kinds) {
 					k = n // each of them at the least
+				} else if len(l.favoured) > 0 && rand.IntN(2) == 0 {
+					k = l.favoured[rand.IntN(len(l.favoured))]
 				}
-				// The work outlives ctx: it is to come to its end.
-				err := kinds[k].do(l, context.WithoutCancel(ctx))
+				time.Sleep(rand.N(pause))
+				err := kinds[k].do(l, ctx)
 				switch {
 				case err == nil:
 					l.done[k].Add(1)
-				case errors.Is(err, errMoot):
+				case errors.Is(err, errMoot), ctx.Err() != nil:
 				default:
 					l.fault("%s: %v", kinds[k].name, err)
 				}
@@ -118,6 +137,9 @@ func (l *load) faults() []string {
 	return l.wrong
 }
 
+// pause is what lies between two operations of a caller, at most.
+const pause = 8 * time.Millisecond
+
 // patience is how long one request is repeated.
 const patience = 30 * time.Second
 
@@ -131,7 +153,10 @@ func (l *load) ask(ctx context.Context, method, path, key string, body any) (sta
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for ; ; time.Sleep(5 * time.Millisecond) {
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		if l.forgetful && key != "" && time.Since(begin) > remembered/2 {
+			return 0, nil, errMoot // the key may be forgotten
+		}
 		status, answer, err = l.once(ctx, method, path, key, content)
 		if ctx.Err() != nil {
 			return 0, nil, fmt.Errorf("%s %s: no answer within %v: %d %.200s %v", method, path, patience, status, answer, err)
@@ -225,22 +250,34 @@ func (l *load) read(ctx context.Context, path string, into any) (bool, error) {
 	return true, json.Unmarshal(answer, into)
 }
 
+// Of a forgetful load: how long its daemon remembers what has ended; how long its sessions live, and how long commands
+// begin in one, because records are kept as long as something that lives rests on them.
+const (
+	remembered = time.Second
+	shortLife  = 600 * time.Millisecond
+	welcome    = 150 * time.Millisecond
+)
+
 // place is the session in which commands run, opened when there is none.
 func (l *load) place(ctx context.Context) (string, error) {
 	l.opening.Lock()
 	defer l.opening.Unlock()
-	if id := l.session.Load(); id != nil {
-		return *id, nil
+	if l.session != "" && !(l.forgetful && time.Since(l.opened) > welcome) {
+		return l.session, nil
+	}
+	ask := api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{
+		Mounts: []api.Mount{{HostPath: l.work, GuestPath: "/work", Mode: "rw"}},
+	}}}
+	if l.forgetful {
+		ask.SessionTTLNS = int64(shortLife)
 	}
 	for {
-		r, err := l.operate(ctx, "/v1/sessions", l.key(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{
-			Mounts: []api.Mount{{HostPath: l.work, GuestPath: "/work", Mode: "rw"}},
-		}}})
+		r, err := l.operate(ctx, "/v1/sessions", l.key(), ask)
 		if err != nil {
 			return "", err
 		}
 		if r.Outcome == api.OutcomeOK {
-			l.session.Store(&r.SessionID)
+			l.session, l.opened = r.SessionID, time.Now()
 			return r.SessionID, nil
 		}
 		if !l.interrupted(r) {
@@ -264,21 +301,25 @@ func (l *load) interrupted(r *api.Receipt) bool {
 	return false
 }
 
-// lost reports whether the session that an operation was in is lost, and forgets it. Only the death
-// of a runner loses one.
+// lost reports whether the session that an operation was in is over, and forgets it. Only the death
+// of a runner loses one, and time.
 func (l *load) lost(id string, code api.Code) bool {
 	switch code {
 	case api.CodeSessionClosed, api.CodeSessionNotFound, api.CodeRunnerUnavailable:
+		if !l.mortal && !l.forgetful {
+			return false
+		}
+	case api.CodeSessionExpired:
+		if !l.forgetful {
+			return false
+		}
 	default:
-		return false
-	}
-	if !l.mortal {
 		return false
 	}
 	l.opening.Lock()
 	defer l.opening.Unlock()
-	if now := l.session.Load(); now != nil && *now == id {
-		l.session.Store(nil)
+	if l.session == id {
+		l.session = ""
 	}
 	return true
 }
@@ -313,7 +354,7 @@ func (l *load) exec(ctx context.Context, key string, ask api.Exec, judge func(*a
 func (l *load) judged(key, session string, r *api.Receipt, judge func(*api.ExecResult) error) error {
 	l.result(key, r)
 	switch {
-	case l.lost(session, r.ErrorCode):
+	case l.lost(session, r.ErrorCode), r.Payload.Exec != nil && l.lost(session, r.Payload.Exec.ErrorCode):
 		return errMoot
 	case l.interrupted(r):
 		return nil // and did not run: the audit counts
@@ -486,6 +527,20 @@ func (l *load) large(ctx context.Context) error {
 	return nil
 }
 
+// tooLarge writes more than is kept.
+func (l *load) tooLarge(ctx context.Context) error {
+	const size, most = 200_000, 1000
+	key := l.key()
+	_, err := l.exec(ctx, key, api.Exec{Argv: counted(key, fmt.Sprintf("yes %s | head -c %d", key, size)), Limits: api.Limits{OutputBytes: most}}, func(x *api.ExecResult) error {
+		// How much was dropped, a daemon that was killed meanwhile may have counted twice, or not.
+		if x.ExitCode != 0 || x.Stdout == nil || !x.Stdout.Truncated || x.Stdout.TotalBytes <= most || text(x.Stdout) != strings.Repeat(key+"\n", size/len(key))[:most] {
+			return errors.New("not cut where it is too large")
+		}
+		return nil
+	})
+	return err
+}
+
 // input writes to a command that copies it. An input that a kill cut off may be there or not, and when it
 // is sent again, there twice: that is the contract, and nothing else is.
 func (l *load) input(ctx context.Context) error {
@@ -520,7 +575,7 @@ func (l *load) input(ctx context.Context) error {
 					return nil // it never began
 				}
 			}
-			if l.lost(session, r.ErrorCode) {
+			if l.lost(session, r.ErrorCode) || l.mortal && r.ErrorCode == api.CodeStdinFull || l.forgetful && ended {
 				return errMoot
 			}
 			if !l.interrupted(r) {
@@ -573,7 +628,7 @@ func (l *load) end(ctx context.Context, exec string) (r *api.Receipt, cut bool, 
 		switch {
 		case r.Outcome == api.OutcomeOK:
 			return r, cut, nil
-		case r.ErrorCode == api.CodeExecNotFound && l.forgetful:
+		case l.forgetful && (r.ErrorCode == api.CodeExecNotFound || r.ErrorCode == api.CodeGone):
 			return nil, cut, errMoot
 		case !l.interrupted(r):
 			return nil, cut, fmt.Errorf("cancel: %s %s %s", r.Outcome, r.ErrorCode, r.ErrorMessage)
@@ -631,6 +686,9 @@ func (l *load) pause(ctx context.Context) error {
 			if r.Outcome == api.OutcomeOK || r.ErrorCode == api.CodeExecEnded {
 				break
 			}
+			if l.forgetful && r.ErrorCode == api.CodeExecNotFound {
+				return errMoot
+			}
 			if r.ErrorCode != api.CodeExecNotStarted && !l.interrupted(r) {
 				return fmt.Errorf("%s: %s: %s %s %s", key, verb, r.Outcome, r.ErrorCode, r.ErrorMessage)
 			}
@@ -686,7 +744,7 @@ func (l *load) shortSession(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if r.Outcome == api.OutcomeOK || l.mortal {
+			if r.Outcome == api.OutcomeOK || l.mortal || l.forgetful && r.ErrorCode == api.CodeSessionNotFound {
 				break
 			}
 			if !l.interrupted(r) {
@@ -699,7 +757,7 @@ func (l *load) shortSession(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if r.Outcome == api.OutcomeOK && r.Payload.Close.Status == "closed" {
+		if r.Outcome == api.OutcomeOK && (r.Payload.Close.Status == "closed" || l.forgetful) {
 			return nil
 		}
 		if l.forgetful && r.ErrorCode == api.CodeSessionNotFound {
@@ -735,7 +793,7 @@ func (l *load) recheck(ctx context.Context) {
 	l.mu.Unlock()
 	for _, intent := range fresh {
 		status, answer, err := l.ask(ctx, http.MethodGet, "/v1/receipts/"+url.PathEscape(intent), "", nil)
-		if err == nil && status == http.StatusNotFound && l.forgetful {
+		if err == nil && l.forgetful && (status == http.StatusNotFound || status == http.StatusGone) {
 			continue
 		}
 		if err == nil {
@@ -758,4 +816,13 @@ func (l *load) ran() (map[string]int, error) {
 		counts[key]++
 	}
 	return counts, nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

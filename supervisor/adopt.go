@@ -97,7 +97,7 @@ func (s *Supervisor) adoptedCall(in api.Intent, held map[string]*sandbox.Held) (
 	}
 	c.execution = x
 	close(c.admitted)
-	_ = s.registry.enlist(ses.principal.UID, sandbox.Ceiling{}) // it is there, whatever the ceiling says by now
+	s.registry.relist(c) // it is there, whatever the ceiling says by now
 	ses.adopt(x)
 	s.registry.carry(c)
 	if c.req.Key != "" {

@@ -208,9 +208,9 @@ func (x *frameIndex) trim(first int64) {
 	})
 }
 
-// framePlaces returns where the frames of an intent are in the journal, from the one after
+// framePlaces returns where up to most frames of an intent are in the journal, from the one after
 // number after on, and how many of these are not found any more.
-func (c *chronicle) framePlaces(intent string, after int64) (places []int64, gone int64) {
+func (c *chronicle) framePlaces(intent string, after int64, most int) (places []int64, gone int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f, ok := c.frames.places[intent]
@@ -218,5 +218,6 @@ func (c *chronicle) framePlaces(intent string, after int64) (places []int64, gon
 		return nil, 0
 	}
 	skip := after + 1 - f.first
-	return slices.Clone(f.at[min(max(0, skip), int64(len(f.at))):]), max(0, -skip)
+	rest := f.at[min(max(0, skip), int64(len(f.at))):]
+	return slices.Clone(rest[:min(len(rest), most)]), max(0, -skip)
 }

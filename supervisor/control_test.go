@@ -3,6 +3,7 @@ package supervisor
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -784,4 +785,43 @@ func TestLeaveWhileCancelling(t *testing.T) {
 			t.Errorf("%s", s)
 		}
 	})
+}
+
+// R090: what the requests of live executions hold in memory is bounded for each user, over all sessions and scopes: one that
+// waits for its turn is not waited for by anybody, and there can be a thousand.
+func TestRequestsMemory(t *testing.T) {
+	asked := func(uid uint32, agent string, size int) *call {
+		return &call{
+			req:     &api.Request{Principal: api.Principal{UID: uid, Scope: api.Scope{AgentID: agent}}},
+			request: make([]byte, size),
+		}
+	}
+	r := newRegistry(1, time.Now)
+	const parts = 8
+	var live []*call
+	for i := range parts {
+		c := asked(7, fmt.Sprint(i), requestsMemory/parts)
+		if err := r.enlist(c, sandbox.Ceiling{}); err != nil {
+			t.Fatal(err)
+		}
+		live = append(live, c)
+	}
+	small := asked(7, "another", 1)
+	if err := r.enlist(small, sandbox.Ceiling{}); err == nil || err.Code != api.CodeExecLimit {
+		t.Errorf("one byte more: %v", err)
+	}
+	if err := r.enlist(asked(8, "0", requestsMemory), sandbox.Ceiling{}); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	r.relist(small) // it lives: it has to be counted
+	r.delist(live[0])
+	if err := r.enlist(asked(7, "0", requestsMemory/parts), sandbox.Ceiling{}); err == nil {
+		t.Error("what was adopted does not count")
+	}
+	for _, c := range append(live[1:], small) {
+		r.delist(c)
+	}
+	if _, left := r.running[7]; left {
+		t.Errorf("left: %+v", r.running[7])
+	}
 }

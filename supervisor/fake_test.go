@@ -585,7 +585,8 @@ grant := {
 	"profile": "test", "root": "host", "mounts": mounts,
 	"scratch": [{"guest_path": "/tmp", "bytes": 1048576, "inodes": 1000}],
 	"identity": {"uid": 1000, "gid": 1000},
-	"ceilings": {"memory_bytes": 67108864, "cpu_millis": 1000, "pids": 32, "files": 256, "output_bytes": 262144, "executions": 4},
+	"ceilings": {"memory_bytes": 67108864, "cpu_millis": 1000, "pids": 32, "files": 256, "executions": 4,
+		"output_bytes": to_number(object.get(input.request.open, ["labels", "output"], "262144"))},
 	"seccomp": "default", "network": {"mode": "none"},
 	"env": {"allow": ["A", "B", "S", "X_*"], "set": {"FIXED": "policy"}},
 	"exec": {

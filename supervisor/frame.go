@@ -52,7 +52,7 @@ func (x *execution) totals() api.FramePayload {
 // framesAfter reads the frames of an intent from the journal, those after number after, of which there are
 // total by now. The error is of code gone when they are not all there any more.
 func (s *Supervisor) framesAfter(intent string, after, total int64, most int) ([]api.Frame, error) {
-	places, gone := s.chronicle.framePlaces(intent, after)
+	places, gone := s.chronicle.framePlaces(intent, after, most)
 	if len(places) == 0 {
 		gone = max(0, total-after)
 	}
@@ -60,7 +60,7 @@ func (s *Supervisor) framesAfter(intent string, after, total int64, most int) ([
 		return nil, api.Errorf(api.CodeGone, "frames up to %d are not kept any more", after+gone)
 	}
 	var frames []api.Frame
-	for _, at := range places[:min(len(places), most)] {
+	for _, at := range places {
 		b, err := s.journal.Get(at)
 		var record ledger.Frame
 		if err == nil {

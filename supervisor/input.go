@@ -39,7 +39,8 @@ type input struct {
 	feeding sync.WaitGroup
 
 	// Whose turn it is has these.
-	seen   map[string]bool // input ids of which a byte is in the pipe
+	seen   map[string]bool // input ids of which a byte is in the pipe: the last,
+	ids    []string        // in their order, as many as the next supervisor would know
 	total  int64           // bytes that are
 	closed bool
 }
@@ -94,9 +95,18 @@ func (in *input) open(pipe sandbox.Inlet, so ledger.Progress) {
 	}
 	in.pipe, in.closed, in.total = pipe, pipe == nil, so.InputBytes
 	for _, id := range so.InputIDs {
-		in.seen[id] = true
+		in.note(id)
 	}
 	close(in.opened)
+}
+
+// note knows an input id from now on.
+func (in *input) note(id string) {
+	in.seen[id] = true
+	if in.ids = append(in.ids, id); len(in.ids) > ledger.KeptInputs {
+		delete(in.seen, in.ids[0])
+		in.ids = in.ids[1:]
+	}
 }
 
 // feed writes what stdin begins with.
@@ -240,7 +250,7 @@ func actInput(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Er
 	in.total += n
 	if n > 0 || err == nil {
 		if ask.InputID != "" {
-			in.seen[ask.InputID] = true
+			in.note(ask.InputID)
 		}
 		x.tell(s)
 		x.frame(s, api.FrameInput, api.FramePayload{InputID: ask.InputID, InputBytes: in.total, InputClosed: in.closed})

@@ -98,7 +98,7 @@ func patiently(ctx context.Context, done <-chan struct{}, ms int64) error {
 	return nil
 }
 
-// Output returns output of an execution after the cursor Read.After, at most MaxBytes of it. Where
+// Output returns output of an execution after the cursor Read.After, at most MaxBytes of it, nor more than 1 MiB. Where
 // there is none yet it waits for WaitMS.
 func (s *Supervisor) Output(ctx context.Context, req *api.Request) (*api.Pending, *api.Receipt, error) {
 	at, bad := parseCursor(req.Read.After)
@@ -112,7 +112,7 @@ func (s *Supervisor) Output(ctx context.Context, req *api.Request) (*api.Pending
 	if bad := s.reached(req, x, at); bad != nil {
 		return nil, nil, bad
 	}
-	most := cmp.Or(req.Read.MaxBytes, pendingBytes)
+	most := min(cmp.Or(req.Read.MaxBytes, pendingBytes), mostPending)
 	if x == nil {
 		p, err := s.endedOutput(req, at, most)
 		return p, nil, err

@@ -238,12 +238,12 @@ func admitExec(s *Supervisor, c *call) *refusal {
 	if s.draining.Load() {
 		return faulted(errDraining)
 	}
-	if err := s.registry.enlist(ses.principal.UID, s.ceiling); err != nil {
+	if err := s.registry.enlist(c, s.ceiling); err != nil {
 		return faulted(err)
 	}
 	x := newExecution(c, ses, c.req.Exec)
 	if err := ses.admit(x, c.at, s.defaults.Queue); err != nil {
-		s.registry.delist(ses.principal.UID)
+		s.registry.delist(c)
 		return faulted(err)
 	}
 	c.execution = x
@@ -306,7 +306,7 @@ func settledExec(s *Supervisor, c *call) {
 
 func (s *Supervisor) dismiss(x *execution, refused bool) {
 	x.session.dismiss(x, refused, s.now())
-	s.registry.delist(x.session.principal.UID)
+	s.registry.delist(x.call)
 }
 
 func failedExec(code api.Code, message string) api.Payload {

@@ -102,33 +102,46 @@ func (s *Supervisor) Receipts(ctx context.Context, req *api.Request) (*api.Recei
 		return nil, denial, err
 	}
 	list := &api.ReceiptList{Receipts: []api.Receipt{}}
+	room := pageBytes
 	for _, seq := range s.chronicle.receipts.list(req.Principal, req.Read, limit(req.Read.Limit)) {
-		r, err := s.receiptAt(seq)
+		r, size, err := s.sizedReceipt(seq)
 		if isGone(err) {
 			break // trimmed since, and so are those that follow
 		}
 		if err != nil {
 			return nil, nil, err
 		}
+		if room -= size; room < 0 && len(list.Receipts) > 0 {
+			return nil, nil, api.Errorf(api.CodeTooLarge, "these receipts have more than %d bytes, with the output in them: ask for %d with limit", pageBytes, len(list.Receipts))
+		}
 		list.Receipts = append(list.Receipts, *r)
 	}
 	return list, nil, nil
 }
 
+// pageBytes is how large a page of receipts may be: one alone can have megabytes of output in it.
+const pageBytes = 32 << 20
+
 // receiptAt reads a receipt where it is durable.
 func (s *Supervisor) receiptAt(seq int64) (*api.Receipt, error) {
+	r, _, err := s.sizedReceipt(seq)
+	return r, err
+}
+
+// sizedReceipt is receiptAt, with the size of the record.
+func (s *Supervisor) sizedReceipt(seq int64) (*api.Receipt, int, error) {
 	b, err := s.journal.Get(seq)
 	if err == nil {
 		var record ledger.Settled
 		if err = json.Unmarshal(b, &record); err == nil && record.Receipt != nil {
-			return record.Receipt, nil
+			return record.Receipt, len(b), nil
 		}
 	}
 	if errors.Is(err, journal.ErrTrimmed) {
-		return nil, api.Errorf(api.CodeGone, "the receipt is not kept any more")
+		return nil, 0, api.Errorf(api.CodeGone, "the receipt is not kept any more")
 	}
 	s.log.Error("receipt cannot be read", "seq", seq, "error", err)
-	return nil, api.Errorf(api.CodeJournalFailed, "the receipt cannot be read")
+	return nil, 0, api.Errorf(api.CodeJournalFailed, "the receipt cannot be read")
 }
 
 // absent is the answer to an id that neither the view nor the journal has. Of a journal that was trimmed nobody
@@ -252,15 +265,18 @@ func (s *Supervisor) emitKept(ctx context.Context, r *api.Receipt, at cursor, em
 			emit(api.Event{Kind: "gone", Cursor: at.String(), IntentID: r.IntentID, ExecID: r.ExecID, Gone: &api.Gone{From: from.String(), FirstAvailable: at.String()}})
 		}
 	}
-	frames, err := s.framesAfter(r.IntentID, at.frame, r.FrameSeq, int(r.FrameSeq))
-	if isGone(err) {
-		skip(cursor{max(at.frame, r.FrameSeq), at.stdout, at.stderr})
-	} else if err != nil {
-		return err
-	}
-	for i := range frames {
-		at.frame = frames[i].Seq
-		emit(api.Event{Kind: "frame", Cursor: at.String(), IntentID: r.IntentID, ExecID: r.ExecID, Frame: &frames[i]})
+	for more := true; more && ctx.Err() == nil; {
+		frames, err := s.framesAfter(r.IntentID, at.frame, r.FrameSeq, framesAtOnce)
+		if isGone(err) {
+			skip(cursor{max(at.frame, r.FrameSeq), at.stdout, at.stderr})
+		} else if err != nil {
+			return err
+		}
+		for i := range frames {
+			at.frame = frames[i].Seq
+			emit(api.Event{Kind: "frame", Cursor: at.String(), IntentID: r.IntentID, ExecID: r.ExecID, Frame: &frames[i]})
+		}
+		more = len(frames) > 0
 	}
 	src, done, err := s.keptOutput(r)
 	if err != nil {

@@ -2,7 +2,10 @@ package supervisor
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"math"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -181,4 +184,101 @@ func TestReceipts(t *testing.T) {
 			}
 		}
 	})
+}
+
+// T069: an answer is bounded, whatever is asked for: a page of output, of one-byte chunks too, a page of receipts with
+// output in them, and the frames of an execution that has had many.
+func TestAnswersAreBounded(t *testing.T) {
+	b := start(t)
+	defer b.stop()
+	id := b.session(func(o *api.SessionOpen) { o.Labels = map[string]string{"output": "8000000"} })
+
+	flood := b.exec(id, "flood", "4000000")
+	page := func(after string, most int64) *api.Pending {
+		p, denial, err := b.Output(t.Context(), &api.Request{Op: api.OpOutput, Principal: alice, Read: &api.Read{ExecID: flood.ExecID, MaxBytes: most, After: after}})
+		if err != nil || denial != nil {
+			t.Fatal(denial, err)
+		}
+		return p
+	}
+	total, pages := 0, 0
+	for p := page("", 1<<62); ; p = page(p.Cursor, 1<<62) {
+		size := 0
+		for _, c := range p.Output {
+			size += len(c.Bytes) + chunkCost
+		}
+		if size > mostPending+readAtOnce {
+			t.Errorf("a page of %d bytes", size)
+		}
+		total += size - chunkCost*len(p.Output)
+		if pages++; p.End {
+			break
+		}
+	}
+	if total != 4000000 || pages < 4 {
+		t.Errorf("%d bytes in %d pages", total, pages)
+	}
+	single := &single{rest: 1 << 20}
+	if all, err := chunks(single, new(cursor), mostPending); err != nil || len(all) > mostPending/chunkCost {
+		t.Errorf("%d chunks of one byte, %v", len(all), err)
+	}
+
+	x := b.reader(id)
+	const inputs = 3*framesAtOnce + 1
+	for i := range inputs {
+		b.input(x.ExecID, api.ProcessInput{InputID: fmt.Sprint(i), Data: textInput("x")})
+	}
+	b.input(x.ExecID, api.ProcessInput{Close: true})
+	b.ends(x.ExecID)
+	seen := 0
+	for _, e := range b.follow(x.ExecID, "", math.MaxInt) {
+		if e.Kind == "frame" && e.Frame.Payload.InputID != "" {
+			if e.Frame.Payload.InputID != fmt.Sprint(seen) {
+				t.Errorf("frame %d is %+v", seen, e.Frame)
+			}
+			seen++
+		}
+	}
+	if seen != inputs {
+		t.Errorf("%d frames of %d", seen, inputs)
+	}
+}
+
+// single gives its bytes one at a time.
+type single struct {
+	outputSource
+	rest int
+}
+
+func (s *single) next(*cursor, int64) (api.Chunk, error) {
+	if s.rest--; s.rest < 0 {
+		return api.Chunk{}, nil
+	}
+	return api.Chunk{Stream: "stdout", Bytes: []byte{0}}, nil
+}
+
+// The same of a page of receipts.
+func TestPageOfReceiptsIsBounded(t *testing.T) {
+	b := start(t)
+	defer b.stop()
+	large := &api.Receipt{IntentID: "i", Op: api.OpExec, Outcome: api.OutcomeOK, Principal: alice, Payload: api.Payload{Exec: &api.ExecResult{
+		Stdout: &api.Output{InlineText: &api.InlineText{Text: strings.Repeat("x", 12<<20)}}}}}
+	for range 3 {
+		if _, err := b.record(t.Context(), b.journal.Settle, &ledger.Settled{Receipt: large}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := func(limit int64) (int, error) {
+		list, _, err := b.Receipts(t.Context(), &api.Request{Op: api.OpReceiptList, Principal: alice, Read: &api.Read{Limit: limit}})
+		if err != nil {
+			return 0, err
+		}
+		return len(list.Receipts), nil
+	}
+	if n, err := list(2); n != 2 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if n, err := list(3); err == nil || faultOf(err).Code != api.CodeTooLarge {
+		t.Errorf("%d, %v", n, err)
+	}
 }

@@ -24,7 +24,7 @@ type registry struct {
 	perUID   map[uint32]int
 	calls    map[string]*call   // whose intent is durable, or about to be, by it
 	execs    map[string]*call   // of them the executions, by their id
-	running  map[uint32]int64   // live executions by uid
+	running  map[uint32]running // live executions by uid
 	doomed   map[string]bool    // executions whose record is about to go from view
 	keys     map[ownedKey]*call // of calls that have an idempotency key
 	changed  wake               // calls became fewer
@@ -34,7 +34,7 @@ func newRegistry(history int, now func() time.Time) *registry {
 	return &registry{
 		history: history, now: now, sessions: map[string]*session{}, perUID: map[uint32]int{},
 		calls: map[string]*call{}, execs: map[string]*call{}, keys: map[ownedKey]*call{},
-		running: map[uint32]int64{}, doomed: map[string]bool{},
+		running: map[uint32]running{}, doomed: map[string]bool{},
 	}
 }
 
@@ -89,25 +89,53 @@ func (r *registry) executions(p api.Principal) []*execution {
 	return list
 }
 
-// enlist counts one more execution of a user's, if there is room for it under the ceiling. As for
-// sessions, a scope does not count (R090).
-func (r *registry) enlist(uid uint32, c sandbox.Ceiling) *api.Error {
+// enlist counts one more execution of a user's, if there is room for it under the ceiling, and for its request in
+// memory. As for sessions, a scope does not count (R090).
+func (r *registry) enlist(c *call, ceiling sandbox.Ceiling) *api.Error {
+	uid, size := c.req.Principal.UID, int64(len(c.request))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if most := c.ExecutionsPerPrincipal; most > 0 && r.running[uid] >= most {
-		return api.Errorf(api.CodeExecLimit, "user %d has %d live executions, which is the limit", uid, r.running[uid])
+	switch l := r.running[uid]; {
+	case ceiling.ExecutionsPerPrincipal > 0 && l.executions >= ceiling.ExecutionsPerPrincipal:
+		return api.Errorf(api.CodeExecLimit, "user %d has %d live executions, which is the limit", uid, l.executions)
+	case l.bytes+size > requestsMemory:
+		return api.Errorf(api.CodeExecLimit, "the requests of user %d's live executions have %d bytes, and may have %d with this one's %d", uid, l.bytes, requestsMemory, size)
 	}
-	r.running[uid]++
+	r.count(uid, 1, size)
 	return nil
 }
 
-// delist is the end of what enlist began.
-func (r *registry) delist(uid uint32) {
+// requestsMemory is how many bytes the requests of one user's live executions may have, those that wait for their turn
+// included. They are in memory for as long, some of them three times: as asked, as recorded, and as stdin.
+const requestsMemory = 64 << 20
+
+// relist is enlist of one that lives already.
+func (r *registry) relist(c *call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.running[uid]--; r.running[uid] == 0 {
+	r.count(c.req.Principal.UID, 1, int64(len(c.request)))
+}
+
+// delist is the end of what enlist began.
+func (r *registry) delist(c *call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count(c.req.Principal.UID, -1, -int64(len(c.request)))
+}
+
+func (r *registry) count(uid uint32, executions, bytes int64) {
+	l := r.running[uid]
+	l.executions += executions
+	l.bytes += bytes
+	if r.running[uid] = l; l.executions == 0 {
 		delete(r.running, uid)
 	}
+}
+
+// running is what one user has live of executions.
+type running struct {
+	executions int64
+	bytes      int64 // of their requests
 }
 
 // doom reserves the deletion of an execution. It reports false when somebody else is about to.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/stockade-dev/stockade/internal/failpoint"
+	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
@@ -170,6 +172,13 @@ func (s *Supervisor) interrupted(in api.Intent, why string) (*api.Receipt, error
 	}
 	if op, ok := operations[in.Op]; ok {
 		r.Payload = op.failed(api.CodeSupervisorRestarted, why)
+	}
+	if r.Payload.Exec != nil {
+		// What it wrote has been read by whoever followed it, and is still there.
+		if log, err := s.spool.Recover(in.ExecID, math.MaxInt64); err == nil {
+			r.Payload.Exec.StdoutBytes, r.Payload.Exec.StderrBytes = log.Total(spool.Stdout), log.Total(spool.Stderr)
+			log.Close()
+		}
 	}
 	r.AdmittedAtNS, r.AdmittedAt = in.AdmittedAtNS, in.AdmittedAt
 	r.SettledAtNS, r.SettledAt = stamp(s.now())

@@ -145,12 +145,9 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	defer undo.Run()
 
 	// The lock first: nothing below may happen twice at once.
-	if err := durable.PrivateDir(cfg.State); err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
-	}
-	lock, err := durable.Lock(cfg.State)
+	lock, err := claim(cfg.State)
 	if err != nil {
-		return nil, fmt.Errorf("state directory %s: %w", cfg.State, err)
+		return nil, err
 	}
 	undo.Add(func() { lock.Close() })
 	if s.salt, err = loadSalt(filepath.Join(cfg.State, "salt")); err != nil {
@@ -190,6 +187,28 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	s.background.Go(s.retention)
 	s.undo, undo = undo, cleanup.Stack{}
 	return s, nil
+}
+
+// claim makes the state directory, if need be, and holds it against a second supervisor.
+func claim(state string) (*os.File, error) {
+	if err := durable.PrivateDir(state); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	lock, err := durable.Lock(state)
+	if err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", state, err)
+	}
+	return lock, nil
+}
+
+// Available reports why no supervisor can have the state directory now. Who is going to touch what belongs
+// to its supervisor, such as its runner, asks first.
+func Available(state string) error {
+	lock, err := claim(state)
+	if err != nil {
+		return err
+	}
+	return lock.Close()
 }
 
 // loadSalt reads the key of secret digests, or makes it. It never leaves the state

@@ -12,6 +12,9 @@ import (
 const (
 	readAtOnce   = 64 << 10  // bytes of one output event
 	pendingBytes = 256 << 10 // bytes of output in one answer, if the caller does not say
+	mostPending  = 1 << 20   // and if he does
+	chunkCost    = 128       // of each chunk beside its bytes: a command can write them one by one
+	framesAtOnce = 64        // frames that are read together: an execution can have a million
 	farBehind    = 1 << 20   // bytes that a reader may be behind without being told
 )
 
@@ -125,7 +128,7 @@ func outputEvent(intent, exec string, c api.Chunk, at cursor) api.Event {
 
 // emitFrames hands out the frames after the cursor.
 func (s *Supervisor) emitFrames(x *execution, at *cursor, emit func(api.Event)) (moved bool) {
-	frames, err := s.framesAfter(x.call.intent, at.frame, 0, 64)
+	frames, err := s.framesAfter(x.call.intent, at.frame, 0, framesAtOnce)
 	if err != nil {
 		return false // it is in the log
 	}
@@ -160,7 +163,7 @@ func (s *Supervisor) pending(x *execution, at cursor, most int64) (*api.Pending,
 	return p, nil
 }
 
-// chunks reads up to most bytes.
+// chunks reads up to most bytes, and what it costs to say where they belong.
 func chunks(src outputSource, at *cursor, most int64) ([]api.Chunk, error) {
 	var all []api.Chunk
 	for most > 0 {
@@ -168,7 +171,7 @@ func chunks(src outputSource, at *cursor, most int64) ([]api.Chunk, error) {
 		if err != nil || len(c.Bytes) == 0 {
 			return all, err
 		}
-		most -= int64(len(c.Bytes))
+		most -= int64(len(c.Bytes)) + chunkCost
 		all = append(all, c)
 	}
 	return slices.Clip(all), nil

@@ -58,6 +58,9 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("policy: %w", err)
 	}
+	if err := supervisor.Available(state); err != nil {
+		return err // its supervisor is there, with its runner
+	}
 	runner, err := c.connect(ctx, state, stderr)
 	if err != nil {
 		return err

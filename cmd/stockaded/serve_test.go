@@ -43,8 +43,6 @@ func TestServe(t *testing.T) {
 		t.Errorf("sources that are denied: %q", denied)
 	}
 	second := c
-	second.runner = filepath.Join(dir, "runner-2") // one serves one daemon at a time
-	startRunner(t, second.runner)
 	if err := second.serve(t.Context(), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second one on the same state: %v", err)
 	}

@@ -16,7 +16,7 @@ type disk struct {
 	truncate func(f *os.File, size int64) error
 	rename   func(from, to string) error
 	remove   func(name string) error
-	syncDir  func(dir string) error
+	syncDir  func(dir *os.File) error
 }
 
 var realDisk = disk{
@@ -29,5 +29,5 @@ var realDisk = disk{
 	truncate: (*os.File).Truncate,
 	rename:   os.Rename,
 	remove:   os.Remove,
-	syncDir:  durable.SyncDir,
+	syncDir:  (*os.File).Sync,
 }

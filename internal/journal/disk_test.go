@@ -166,7 +166,7 @@ func (d *watchedDisk) disk() *disk {
 			delete(d.now, filepath.Base(name))
 			return os.Remove(name)
 		},
-		syncDir: func(string) error {
+		syncDir: func(*os.File) error {
 			defer locked()()
 			if err := d.step("syncDir"); err != nil {
 				return err

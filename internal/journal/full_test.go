@@ -146,3 +146,68 @@ func onTinyFileSystem(t *testing.T, bytes int, test func(t *testing.T, mount str
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
+
+// T073: a moment without descriptors, in which the next segment is due, refuses what comes in it and
+// is no failure of the storage: what comes later is taken.
+func TestNoDescriptors(t *testing.T) {
+	dir := fresh(t)
+	j := open(t, dir, Options{SegmentBytes: 1 << 10, ReserveBytes: 1})
+	var held []*os.File
+	exhaust := func() (restore func()) {
+		var before syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		less := before
+		less.Cur = uint64(f.Fd()) // the lowest that is free is the first that is refused
+		f.Close()
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &less); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			f, err := os.Open(os.DevNull)
+			if err != nil {
+				break
+			}
+			held = append(held, f)
+		}
+		return func() {
+			if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range held {
+				f.Close()
+			}
+			held = nil
+		}
+	}
+	n, refused := 0, 0
+	for round := range 20 {
+		restore := exhaust()
+		for range 10 {
+			_, err := j.Append(t.Context(), record(n))
+			if err == nil {
+				n++
+				continue
+			}
+			refused++
+			if errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EMFILE) {
+				restore()
+				t.Fatalf("record %d: %v", n, err)
+			}
+		}
+		restore()
+		if _, err := j.Append(t.Context(), record(n)); err != nil {
+			t.Fatalf("round %d, afterwards: %v", round, err)
+		}
+		n++
+	}
+	if refused == 0 {
+		t.Error("nothing was refused: the test tests nothing")
+	}
+	expect(t, j, n)
+}

@@ -31,6 +31,7 @@ type Journal struct {
 	opt    Options
 	disk   *disk
 	lock   *os.File
+	names  *os.File // the directory, open: to sync it takes no descriptor
 	signer note.Signer
 	public string
 	known  note.Verifiers
@@ -81,7 +82,10 @@ func Open(dir string, opt Options) (*Journal, error) {
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
-	if err := j.open(); err != nil {
+	if j.names, err = os.Open(dir); err == nil {
+		err = j.open()
+	}
+	if err != nil {
 		j.closeFiles()
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
@@ -238,12 +242,15 @@ func (j *Journal) closeFiles() {
 	if j.spare != nil {
 		os.Remove(j.sparePath())
 	}
-	for _, f := range []*os.File{j.file, j.spare, j.sums, j.lock} {
+	for _, f := range []*os.File{j.file, j.spare, j.sums, j.names, j.lock} {
 		if f != nil {
 			f.Close()
 		}
 	}
 }
+
+// busy reports whether err says that there are no more descriptors to be had, for the moment.
+func busy(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
 
 // full reports whether err says that there is no room on the disk.
 func full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -26,7 +26,7 @@ func (j *Journal) openCheckpoints(stored notes) error {
 			return err
 		}
 	}
-	return j.disk.syncDir(j.dir)
+	return j.disk.syncDir(j.names)
 }
 
 // Checkpoint signs the number and the Merkle root of all durable records, stores the

@@ -80,7 +80,7 @@ func (j *Journal) trim(old []segment, keep *segment) error {
 	if err != nil {
 		return err
 	}
-	if err := j.disk.syncDir(j.dir); err != nil {
+	if err := j.disk.syncDir(j.names); err != nil {
 		return j.fail(err)
 	}
 	// Last, because the segments have made room; if there is none even so, the next Trim
@@ -123,6 +123,9 @@ func (j *Journal) replace(name string, data []byte) (_ *os.File, err error) {
 	to := filepath.Join(j.dir, name)
 	from := to + unfinished
 	f, err := j.disk.create(from)
+	if busy(err) {
+		return nil, err // nothing has happened
+	}
 	if err == nil {
 		_, err = j.disk.write(f, data, 0)
 	}
@@ -143,7 +146,7 @@ func (j *Journal) replace(name string, data []byte) (_ *os.File, err error) {
 	}
 	if err == nil {
 		failpoint.Hit("journal.trim.renamed")
-		err = j.disk.syncDir(j.dir)
+		err = j.disk.syncDir(j.names)
 	}
 	if err == nil {
 		return f, nil

@@ -143,6 +143,9 @@ func (j *Journal) sparePath() string { return filepath.Join(j.dir, spareFile) }
 // the whole of it is the reserve.
 func (j *Journal) makeSpare() error {
 	f, err := j.disk.create(j.sparePath())
+	if busy(err) {
+		return err // nothing has happened
+	}
 	if err == nil {
 		err = j.disk.allocate(f, j.opt.SegmentBytes)
 	}
@@ -184,7 +187,7 @@ func (j *Journal) rotate() error {
 		return j.fail(err)
 	}
 	failpoint.Hit("journal.roll.renamed")
-	if err := j.disk.syncDir(j.dir); err != nil {
+	if err := j.disk.syncDir(j.names); err != nil {
 		return j.fail(err)
 	}
 	failpoint.Hit("journal.roll.named")

@@ -23,6 +23,7 @@ const (
 	CodeNotFound             Code = "not_found"
 	CodeUnauthenticated      Code = "unauthenticated"
 	CodeTooManyConnections   Code = "too_many_connections"
+	CodeTooManyRequests      Code = "too_many_requests"
 	CodeShuttingDown         Code = "shutting_down"
 	CodeInternalError        Code = "internal_error"
 
@@ -162,6 +163,7 @@ var Codes = []CodeInfo{
 	{CodeNotFound, 404, "There is no such object, or it belongs to somebody else."},
 	{CodeUnauthenticated, 401, "The kernel did not say who the peer is."},
 	{CodeTooManyConnections, 503, "The limit of connections is reached."},
+	{CodeTooManyRequests, 429, "The caller has as many requests under way, or as many bytes of them, as one user may; there is room when some are answered."},
 	{CodeShuttingDown, 503, "The supervisor is stopping and takes no new work."},
 	{CodeInternalError, 500, "The supervisor failed; its log says more. The operation is settled as faulted."},
 
@@ -190,7 +192,7 @@ var Codes = []CodeInfo{
 	{CodeSessionClosed, 409, "The session has ended."},
 	{CodeSessionExpired, 409, "The session has reached the end of its life."},
 	{CodeSessionLimit, 429, "The limit of live sessions is reached."},
-	{CodeExecLimit, 429, "The limit of executions that a session may have at once is reached."},
+	{CodeExecLimit, 429, "A session, or a user over all sessions, has as many executions at once as it may, or their requests are too large together."},
 	{CodeExecNotFound, 404, "There is no such execution, or it belongs to somebody else."},
 	{CodeExecEnded, 409, "The execution has ended."},
 	{CodeExecNotStarted, 409, "The execution waits for its turn, or has not come to run yet."},

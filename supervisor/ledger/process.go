@@ -356,9 +356,9 @@ type Progress struct {
 	KillAtNS   int64    `json:"kill_at_ns,omitzero"` // when, if not before
 }
 
-// keptInputs is how many input ids of an execution are known: a caller that repeats one does so
+// KeptInputs is how many input ids of an execution are known: a caller that repeats one does so
 // because it saw no answer.
-const keptInputs = 1024
+const KeptInputs = 1024
 
 func (g *Progress) input(f *api.FramePayload) {
 	g.InputBytes = max(g.InputBytes, f.InputBytes)
@@ -366,7 +366,7 @@ func (g *Progress) input(f *api.FramePayload) {
 		return
 	}
 	g.InputIDs = append(g.InputIDs, f.InputID)
-	if excess := len(g.InputIDs) - keptInputs; excess > 0 {
+	if excess := len(g.InputIDs) - KeptInputs; excess > 0 {
 		g.InputIDs = slices.Clone(g.InputIDs[excess:])
 	}
 }

@@ -591,7 +591,7 @@ func TestProgress(t *testing.T) {
 	l.frame("i-x", api.FrameProgress, api.FramePayload{})
 	l.frame("i-x", api.FrameProgress, api.FramePayload{StdoutBytes: 5})
 	l.frame("i-x", api.FrameProgress, api.FramePayload{StdoutBytes: 5})
-	for i := range keptInputs + 2 {
+	for i := range KeptInputs + 2 {
 		f, _ := l.NextFrame("i-x")
 		f.Kind, f.Payload = api.FrameInput, api.FramePayload{InputID: fmt.Sprint(i), InputBytes: int64(i)}
 		if err := l.Apply(l.Records(), &Frame{Frame: f}); err != nil {
@@ -601,7 +601,7 @@ func TestProgress(t *testing.T) {
 	l.frame("i-x", api.FrameModified, api.FramePayload{TimeoutNS: 9})
 	l.frame("i-x", api.FrameInput, api.FramePayload{InputClosed: true})
 	g, ok := l.Progress("x")
-	if !ok || g.TimeoutNS != 9 || g.InputBytes != keptInputs+1 || len(g.InputIDs) != keptInputs || g.InputIDs[0] != "2" {
+	if !ok || g.TimeoutNS != 9 || g.InputBytes != KeptInputs+1 || len(g.InputIDs) != KeptInputs || g.InputIDs[0] != "2" {
 		t.Errorf("%v, %d inputs from %q", ok, len(g.InputIDs), g.InputIDs[0])
 	}
 	if p := l.process("x"); p.StdinOpen || p.StdoutBytes != 5 {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -177,8 +179,22 @@ func document[T any](c *call, v *T, denial *api.Receipt, err error) {
 	case denial != nil:
 		c.write(receiptStatus(denial), denial)
 	default:
-		c.write(http.StatusOK, v)
+		c.show(v)
 	}
+}
+
+// show writes what was read. It may be large, and whoever asked for it take it slowly: until he has it, it counts
+// as what he has under way.
+func (c *call) show(v any) {
+	body, err := api.Encode(v)
+	if err != nil {
+		panic(err) // as in writeJSON
+	}
+	if !c.weigh(load{bytes: int64(len(body))}) {
+		c.fail(errTooMuch)
+		return
+	}
+	c.write(http.StatusOK, jsontext.Value(body))
 }
 
 // decide serves POST /v1/decide.

@@ -232,13 +232,21 @@ func (c *call) body() ([]byte, *api.Error) {
 	if err := c.contentType("application/json"); err != nil {
 		return nil, err
 	}
+	size := c.r.ContentLength
+	if size < 0 || size > api.MaxBody {
+		size = api.MaxBody
+	}
+	if !c.weigh(load{bytes: size}) {
+		return nil, errTooMuch
+	}
 	c.control.SetReadDeadline(time.Now().Add(c.server.options.BodyTimeout))
 	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, api.MaxBody))
 	if err != nil {
 		// The deadline stays, or net/http would wait for the rest of the body.
 		return nil, bodyError(err)
 	}
-	c.control.SetReadDeadline(time.Time{}) // the connection may be quiet while the answer is made
+	c.unweigh(load{bytes: size - int64(len(b))}) // it did not say its size
+	c.control.SetReadDeadline(time.Time{})       // the connection may be quiet while the answer is made
 	return b, nil
 }
 

@@ -28,6 +28,8 @@ type Options struct {
 	Keepalive      time.Duration // between two signs of life in a stream; 0 means 15 s
 	Conns          int           // connections at once; 0 means 4096
 	ConnsPerUser   int           // of one uid; 0 means 1024
+	Requests       int           // of one uid under way at once, streams included; 0 means 1024
+	BodyBytes      int64         // of their JSON bodies, and of the answers to reads until they are taken; 0 means 128 MiB
 	MaxHeaderBytes int           // 0 means 64 KiB
 	MaxBlobBytes   int64         // of one upload; 0 means 4 GiB
 }
@@ -53,6 +55,12 @@ func (o Options) withDefaults() Options {
 	if o.ConnsPerUser == 0 {
 		o.ConnsPerUser = 1024
 	}
+	if o.Requests == 0 {
+		o.Requests = 1024
+	}
+	if o.BodyBytes == 0 {
+		o.BodyBytes = 128 << 20
+	}
 	if o.MaxHeaderBytes == 0 {
 		o.MaxHeaderBytes = 64 << 10
 	}
@@ -66,6 +74,7 @@ func (o Options) withDefaults() Options {
 type Server struct {
 	sup     Supervisor
 	options Options
+	under   *underway
 	named   map[api.Op]func(*call, *api.Request)
 	mux     *http.ServeMux
 	http    http.Server
@@ -74,6 +83,7 @@ type Server struct {
 // New returns a server that is not serving yet.
 func New(sup Supervisor, options Options) (*Server, error) {
 	s := &Server{sup: sup, options: options.withDefaults(), named: named(), mux: http.NewServeMux()}
+	s.under = &underway{requests: s.options.Requests, bytes: s.options.BodyBytes, held: map[uint32]load{}}
 	paths := map[string]map[string]route{}
 	for _, r := range routes() {
 		if err := r.check(); err != nil {
@@ -132,6 +142,7 @@ type call struct {
 	principal api.Principal
 	query     url.Values
 	control   *http.ResponseController
+	load      load // that is counted for it
 }
 
 // guard is what every request passes, whatever its route.
@@ -188,7 +199,13 @@ func (s *Server) verbs(byMethod map[string]route) http.Handler {
 			writeError(w, err)
 			return
 		}
-		row.serve(&call{server: s, row: row, w: w, r: r, principal: principal, query: query, control: http.NewResponseController(w)})
+		c := &call{server: s, row: row, w: w, r: r, principal: principal, query: query, control: http.NewResponseController(w)}
+		if !c.begin() {
+			writeError(w, errTooMuch)
+			return
+		}
+		defer c.end()
+		row.serve(c)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -431,6 +432,80 @@ func TestH2C(t *testing.T) {
 		t.Errorf("%s %s", resp.Proto, resp.Status)
 	}
 	tr.CloseIdleConnections()
+}
+
+// R090 T155 T159: what one user has under way is bounded, over however many connections and under however many
+// scopes: over HTTP/2 one connection carries hundreds of requests.
+func TestUnderway(t *testing.T) {
+	const most = 8
+	b := newBox(t, Options{Requests: most, BodyBytes: 16384})
+	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", b.socket) }}
+	tr.Protocols = new(http.Protocols)
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	defer tr.CloseIdleConnections()
+	ask := func(ctx context.Context, method, path string, body io.Reader) (int, string) {
+		req, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Stockade-Scope", fmt.Sprintf(`{"agent_id":"%d"}`, time.Now().UnixNano()))
+		resp, err := tr.RoundTrip(req)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		answer, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return 0, err.Error()
+		}
+		return resp.StatusCode, string(answer)
+	}
+	polls, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var waiting sync.WaitGroup
+	for range most {
+		waiting.Go(func() { ask(polls, "GET", "/v1/events?wait_ms=60000", nil) })
+	}
+	full := func() bool {
+		status, body := ask(t.Context(), "GET", "/v1/version", nil)
+		return status == 429 && strings.Contains(body, string(api.CodeTooManyRequests))
+	}
+	eventually(t, "one too many is refused", full)
+	cancel()
+	waiting.Wait()
+	eventually(t, "they are given back", func() bool { return !full() })
+
+	for _, size := range []int{8192, 16385} {
+		status, body := ask(t.Context(), "POST", "/v1/ops/host.info", strings.NewReader(strings.Repeat(" ", size-2)+"{}"))
+		if want := size > 16384; (status == 429) != want {
+			t.Errorf("a body of %d bytes: %d %s", size, status, body)
+		}
+	}
+	hanging, hang := io.Pipe()
+	defer hang.Close()
+	slow, stop := context.WithCancel(t.Context())
+	waiting.Go(func() {
+		ask(slow, "POST", "/v1/exec", io.MultiReader(strings.NewReader(strings.Repeat(" ", 8192)), hanging))
+	})
+	if status, body := ask(t.Context(), "POST", "/v1/ops/host.info", struct{ io.Reader }{strings.NewReader("{}")}); status != 429 {
+		t.Errorf("a body that does not say its size counts as the largest: %d %s", status, body)
+	}
+	stop()
+	waiting.Wait()
+	if status, body := ask(t.Context(), "POST", "/v1/ops/host.info", strings.NewReader("{}")); status != 200 {
+		t.Errorf("afterwards: %d %s", status, body)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 500 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("not so: " + what)
 }
 
 // A handler that panics is a 500, and the next request is served (T167).
