@@ -51,7 +51,7 @@ func TestFrameIndex(t *testing.T) {
 	c := newChronicle(ledger.New(), 0)
 	check := func(intent string, after int64, gone int64, want ...int64) {
 		t.Helper()
-		places, missing := c.framePlaces(intent, after)
+		places, missing := c.framePlaces(intent, after, 100)
 		if !slices.Equal(places, want) || missing != gone {
 			t.Errorf("%s after %d: %v, %d are gone", intent, after, places, missing)
 		}
