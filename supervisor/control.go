@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -22,21 +21,9 @@ type control struct {
 	doomed  bool       // of a delete: the record is this one's to take out of view
 }
 
-// Bounds of what the runner does for an operation.
-const (
-	// freezeLimit is how long a tree may take to stop where it is: a process that waits for a disk
-	// does not stop.
-	freezeLimit = 5 * time.Second
-	// deliverLimit is how long a signal may take: init, which delivers it, can be kept from it.
-	deliverLimit = 5 * time.Second
-)
-
 // admitControl finds the execution that an operation is on, live or ended. Its record and its
 // session are what policy judges it by.
 func admitControl(s *Supervisor, c *call) *refusal {
-	if err := c.req.Validate(); err != nil {
-		return faulted(err)
-	}
 	ref := *c.req.Ref()
 	record, ok := s.chronicle.process(c.req.Principal, ref)
 	if !ok {
@@ -102,6 +89,9 @@ func failedControl(code api.Code, _ string) api.Payload {
 }
 
 // host.process.signal
+
+// deliverLimit is how long a signal may take: init, which delivers it, can be kept from it.
+const deliverLimit = 5 * time.Second
 
 func planDeliver(_ *Supervisor, c *call) *refusal { return signalGranted(c, c.req.Deliver.Signal) }
 
@@ -206,87 +196,6 @@ func (x *execution) limit(timeout time.Duration) bool {
 
 // host.process.pause and resume
 
-func actPause(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
-	return s.freeze(ctx, c, true)
-}
-
-func actResume(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
-	return s.freeze(ctx, c, false)
-}
-
-// freeze stops an execution where it stands, or lets it go on. Its time limit goes on either way.
-func (s *Supervisor) freeze(ctx context.Context, c *call, frozen bool) (api.Payload, *api.Error) {
-	if s.hasEnded(c) {
-		return s.tooLate(c)
-	}
-	x := c.control.target
-	ctx, cancel := context.WithTimeout(ctx, freezeLimit)
-	defer cancel()
-	if !x.lockFreezer(ctx) {
-		return s.faultedControl(c, api.Errorf(api.CodeWaitFailed, "the execution was not to be had within %v", freezeLimit))
-	}
-	defer x.unlockFreezer()
-	status, kind := api.ControlResumed, api.FrameResumed
-	if frozen {
-		status, kind = api.ControlPaused, api.FramePaused
-	}
-	switch cause, _ := x.stopping(); {
-	case !x.hasStarted():
-		return s.faultedControl(c, errNotStarted)
-	case frozen && cause != "": // it has to hear that it is to end
-		return s.tooLate(c)
-	case x.isPaused() == frozen:
-		return s.controlled(c, status), nil
-	}
-	x.tell(s) // paused is what runs
-	if err := s.launcher.Freeze(ctx, x.session.id, x.id, frozen); err != nil {
-		if gone(err) {
-			return s.tooLate(c)
-		}
-		if frozen { // a part of it may have stopped
-			s.thaw(x.session.id, x.id)
-		}
-		return s.faultedControl(c, runnerError(err))
-	}
-	x.setPaused(frozen)
-	failpoint.Hit("supervisor.exec.frozen")
-	x.frame(s, kind, x.totals())
-	return s.controlled(c, status), nil
-}
-
-// thaw undoes a freeze, of an execution or with exec "" of a session.
-func (s *Supervisor) thaw(session, exec string) {
-	ctx, cancel := context.WithTimeout(s.ctx, freezeLimit)
-	defer cancel()
-	if err := s.launcher.Freeze(ctx, session, exec, false); err != nil && !gone(err) {
-		s.log.Warn("thaw", "session_id", session, "exec_id", exec, "error", err)
-	}
-}
-
-// lockFreezer keeps others from freezing and thawing the execution. It reports false when ctx ended first.
-func (x *execution) lockFreezer(ctx context.Context) bool {
-	select {
-	case x.freezer <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (x *execution) unlockFreezer() { <-x.freezer }
-
-func (x *execution) isPaused() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.paused
-}
-
-func (x *execution) setPaused(paused bool) {
-	x.mu.Lock()
-	x.paused = paused
-	x.mu.Unlock()
-}
-
 // host.process.cancel
 
 // actCancel ends the whole tree of an execution, and waits until it has ended. Of a cancel and an end
@@ -387,17 +296,10 @@ func settledDelete(s *Supervisor, c *call) {
 // host.process.stop
 
 func admitStop(s *Supervisor, c *call) *refusal {
-	if err := c.req.Validate(); err != nil {
-		return faulted(err)
+	if c.req.InSession() == "" {
+		return nil
 	}
-	if id := c.req.Stop.SessionID; id != "" {
-		ses, err := s.registry.find(c.req.Principal, id)
-		if err != nil {
-			return faulted(err)
-		}
-		c.session = ses
-	}
-	return nil
+	return admitSession(s, c)
 }
 
 // actStop cancels every live execution of the caller's that fits, and says of how many the end was
@@ -432,106 +334,7 @@ var closedTime = func() <-chan time.Time { c := make(chan time.Time); close(c); 
 
 // host.session.pause and resume
 
-func admitSession(s *Supervisor, c *call) *refusal {
-	if err := c.req.Validate(); err != nil {
-		return faulted(err)
-	}
-	ses, err := s.registry.find(c.req.Principal, c.req.Session.SessionID)
-	if err != nil {
-		return faulted(err)
-	}
-	c.session = ses
-	return nil
-}
-
-func actSessionPause(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
-	return s.freezeSession(ctx, c, true)
-}
-
-func actSessionResume(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
-	return s.freezeSession(ctx, c, false)
-}
-
-// freezeSession stops all that runs in a session where it stands, or lets it go on (R079). Nothing is
-// started meanwhile; what waits for its turn goes on waiting.
-func (s *Supervisor) freezeSession(ctx context.Context, c *call, frozen bool) (api.Payload, *api.Error) {
-	ses := c.session
-	fail := func(fault *api.Error) (api.Payload, *api.Error) { return failedControl(fault.Code, ""), fault }
-	ses.freezing.Lock()
-	defer ses.freezing.Unlock()
-	status, state := api.ControlResumed, stateReady
-	if frozen {
-		status, state = api.ControlPaused, stateQuiesced
-	}
-	done := api.Payload{Control: &api.ControlResult{Status: status}}
-	if fault := ses.usable(s.now()); fault != nil {
-		return fail(fault)
-	}
-	if ses.isPaused() == frozen {
-		return done, nil
-	}
-	if frozen {
-		ses.setPaused(true, s.now()) // nothing is started from here on
-	}
-	ctx, cancel := context.WithTimeout(ctx, freezeLimit)
-	defer cancel()
-	if err := s.launcher.Freeze(ctx, ses.id, "", frozen); err != nil {
-		if frozen { // a part of it may have stopped
-			s.thaw(ses.id, "")
-			ses.setPaused(false, s.now())
-		}
-		return fail(runnerError(err))
-	}
-	if !frozen {
-		ses.setPaused(false, s.now())
-	}
-	failpoint.Hit("supervisor.session.frozen")
-	if err := s.notice(ses, &ledger.Notice{Kind: api.NoticeSession, State: state}); err != nil {
-		return fail(faultOf(err))
-	}
-	return done, nil
-}
-
-// notice records an event of a session that nothing else says.
-func (s *Supervisor) notice(ses *session, n *ledger.Notice) error {
-	n.Header, n.SessionID = ledger.At(s.now()), ses.id
-	_, err := s.record(s.ctx, s.journal.Settle, n)
-	return err
-}
-
-func (s *session) isPaused() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.paused
-}
-
-// setPaused keeps the session from starting anything, or no longer.
-func (s *session) setPaused(paused bool, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.paused = paused
-	s.touchLocked(now) // frozen time is not idle (R079)
-	s.proceed()
-}
-
-// thawToEnd lets what is frozen hear that it is to end. Nothing is frozen after it: the session is not
-// usable any more.
-func (s *Supervisor) thawToEnd(ses *session) {
-	ses.freezing.Lock()
-	defer ses.freezing.Unlock()
-	if ses.isPaused() {
-		s.thaw(ses.id, "")
-	}
-}
-
 // admin.drain
-
-func admitDrain(_ *Supervisor, c *call) *refusal {
-	if err := c.req.Validate(); err != nil {
-		return faulted(err)
-	}
-	return nil
-}
 
 // actDrain keeps what is new away, until it is undone or the supervisor ends (R134).
 func actDrain(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
@@ -541,20 +344,4 @@ func actDrain(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Erro
 		r.Status = api.ControlServing
 	}
 	return api.Payload{Control: r}, nil
-}
-
-// signalGranted refuses a signal that the session's grant does not have.
-func signalGranted(c *call, asked api.SignalName) *refusal {
-	if c.session == nil {
-		return nil // it is history, and nothing is there to be signaled
-	}
-	allowed := c.session.grant.Exec.Signals
-	ok := slices.ContainsFunc(allowed, func(entry string) bool {
-		granted, _ := api.ParseSignal(entry)
-		return granted == asked
-	})
-	if allowed != nil && !ok {
-		return denied(api.Deny{Code: api.CodeSignalNotAllowed, Subject: fmt.Sprintf("signal:%s", asked)})
-	}
-	return nil
 }

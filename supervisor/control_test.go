@@ -65,7 +65,7 @@ func (b *bench) stateOf(exec string) api.State {
 // frames are the kinds of an intent's frames, after the first.
 func (b *bench) frames(intent string) string {
 	b.t.Helper()
-	list, err := b.framesAfter(intent, 0, 0, 100)
+	list, _, err := b.framesAfter(intent, 0, 0, 100)
 	if err != nil {
 		b.t.Error(err)
 	}
@@ -678,7 +678,7 @@ func TestPausedSessionEndsPolitely(t *testing.T) {
 	})
 }
 
-// R134: a supervisor that is being drained takes nothing new; what runs goes on, and can be controlled.
+// R134, C23: a supervisor that is being drained takes nothing new; what runs goes on, and can be controlled.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)

@@ -48,3 +48,15 @@ func (c *cursor) offset(name string) *int64 {
 	}
 	return &c.stderr
 }
+
+// parseSeq reads the cursor of a list that is numbered; "" is the beginning.
+func parseSeq(text string) (int64, *api.Error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, invalidCursor(text)
+	}
+	return n, nil
+}

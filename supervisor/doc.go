@@ -36,13 +36,24 @@
 // It needs no privilege: what does is behind the [Launcher]. It does not speak HTTP
 // (that is supervisor/server), does not know Rego's syntax, and makes no mount.
 //
-// Read on in pipeline.go (the order), operation.go and control.go (what each operation does at
-// each stage), plan.go (permission into mechanism), session.go and execution.go (the two
-// lives), chronicle.go (the state that the journal makes), frame.go, watch.go and output.go (what is
-// told while a command runs, and what is left of it), key.go (once only), registry.go and index.go (where
-// what lives and what is settled are found), stdin.go and input.go, replay.go and adopt.go (after a
-// restart), read.go and lookup.go (operations without effect), decision.go (a decision from its
-// records), idle.go and threshold.go (what the supervisor does unasked), pass.go and snapshot.go (where
-// a start begins), retention.go and names.go (what goes, and what stays for whom), verify.go and fsck.go
-// (a state directory from its files alone). DESIGN.md has the choices.
+// Read on in this order:
+//
+//	supervisor.go                      the beginning and the end
+//	pipeline.go, call.go, refusal.go   the order above, and what walks through it
+//	operation.go                       the table: what each operation does at each stage; launcher.go: by whom
+//	plan.go                            permission into mechanism
+//	open.go, session.go, ending.go     the life of a session; idle.go, threshold.go: what ends or
+//	                                   warns it unasked
+//	exec.go, execution.go, verdict.go  the life of a command, and how its end is told; stdin.go, output.go
+//	control.go, input.go, freeze.go    what is done to it while it lives
+//	record.go, chronicle.go            from the journal to the state; index.go, names.go, key.go: what
+//	                                   is found in it; registry.go: what lives
+//	frame.go, watch.go, notice.go      what is told while it runs, and after; source.go: where output is
+//	                                   read, cursor.go: how far, wake.go: when
+//	read.go, process.go, intent.go     operations without effect; blobs.go: content, both ways
+//	pass.go, reconcile.go, adopt.go    a start: replay, comparison with the runner, going on;
+//	                                   snapshot.go, retention.go: what a start reads, and what is kept
+//	decision.go, verify.go, fsck.go    what the files say without a supervisor
+//
+// DESIGN.md has the choices.
 package supervisor

@@ -13,7 +13,7 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
-// Table 1.4: R038, R039, R045–R049, R054, R064, R068.
+// Table 1.4: C6, C11, C12, R038, R039, R045–R049, R054, R064, R068.
 func TestHowCommandsEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -88,7 +88,7 @@ func text(o *api.Output) string {
 	return "blob " + o.Blob.BlobRef
 }
 
-// R058–R066, R048: form, sizes and previews of outputs.
+// R058–R066, R048, R122: form, sizes and previews of outputs.
 func TestOutputs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)

@@ -33,6 +33,7 @@ type fake struct {
 	resolve  func(path string) (sandbox.Source, *sandbox.Error)
 	hang     bool              // Resolve and Open answer when their ctx ends
 	artifact map[string]string // inside path to content
+	mounted  []string          // in every session, as the evidence says
 
 	mu       sync.Mutex
 	calls    []string
@@ -314,7 +315,7 @@ func (f *fake) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, e
 	f.specs[spec.Session] = spec
 	return sandbox.Enforced{
 		Namespaces: map[string]uint64{"user": 1}, NoNewPrivs: true, Seccomp: 2,
-		MemoryBytes: spec.Limits.MemoryBytes, CPUMillis: spec.Limits.CPUMillis, PIDs: spec.Limits.PIDs, Cgroup: "v2",
+		MemoryBytes: spec.Limits.MemoryBytes, CPUMillis: spec.Limits.CPUMillis, PIDs: spec.Limits.PIDs, Cgroup: "v2", Mounts: f.mounted,
 	}, nil
 }
 
@@ -534,6 +535,10 @@ func (f *fake) Collect(_ context.Context, _ string, paths []string) ([]sandbox.A
 			for range 1024 {
 				out = append(out, sandbox.Artifact{Path: p + strings.Repeat("\x01", 4000), Err: "not_regular"})
 			}
+			continue
+		}
+		if p == "/work/latin1" {
+			out = append(out, sandbox.Artifact{Path: "/work/caf\xe9", Err: "not_regular"})
 			continue
 		}
 		content, ok := f.artifact[p]

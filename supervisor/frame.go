@@ -1,7 +1,9 @@
 package supervisor
 
 import (
-	"github.com/go-json-experiment/json"
+	"context"
+	"strconv"
+	"time"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
@@ -49,28 +51,105 @@ func (x *execution) totals() api.FramePayload {
 	return api.FramePayload{StdoutBytes: out, StderrBytes: err}
 }
 
+// emitFrames hands out the next frames after the cursor, of which there are total by now, and says which are not
+// kept any more. It reports whether there were any.
+func (s *Supervisor) emitFrames(intent, exec string, total int64, at *cursor, emit func(api.Event)) (moved bool, err error) {
+	frames, gone, err := s.framesAfter(intent, at.frame, total, framesAtOnce)
+	if gone > 0 {
+		skip(intent, exec, at, cursor{at.frame + gone, at.stdout, at.stderr}, emit)
+	}
+	for i := range frames {
+		at.frame = frames[i].Seq
+		emit(api.Event{Kind: "frame", Cursor: at.String(), IntentID: intent, ExecID: exec, Frame: &frames[i]})
+	}
+	return gone > 0 || len(frames) > 0, err
+}
+
+// skip moves the cursor over what is not kept any more, and says so.
+func skip(intent, exec string, at *cursor, to cursor, emit func(api.Event)) {
+	if from := *at; from != to {
+		*at = to
+		emit(api.Event{Kind: "gone", Cursor: to.String(), IntentID: intent, ExecID: exec, Gone: &api.Gone{From: from.String(), FirstAvailable: to.String()}})
+	}
+}
+
 // framesAfter reads the frames of an intent from the journal, those after number after, of which there are
-// total by now. The error is of code gone when they are not all there any more.
-func (s *Supervisor) framesAfter(intent string, after, total int64, most int) ([]api.Frame, error) {
+// total by now; the first gone of them are not kept any more.
+func (s *Supervisor) framesAfter(intent string, after, total int64, most int) (frames []api.Frame, gone int64, err error) {
 	places, gone := s.chronicle.framePlaces(intent, after, most)
 	if len(places) == 0 {
 		gone = max(0, total-after)
 	}
-	if gone > 0 {
-		return nil, api.Errorf(api.CodeGone, "frames up to %d are not kept any more", after+gone)
-	}
-	var frames []api.Frame
 	for _, at := range places {
-		b, err := s.journal.Get(at)
 		var record ledger.Frame
-		if err == nil {
-			err = json.Unmarshal(b, &record)
-		}
-		if err != nil {
-			s.log.Error("frame cannot be read", "seq", at, "error", err)
-			return frames, api.Errorf(api.CodeJournalFailed, "a frame cannot be read")
+		if err := s.recordAt(at, &record); err != nil {
+			s.log.Error("frame cannot be read", "error", err)
+			return frames, gone, api.Errorf(api.CodeJournalFailed, "a frame cannot be read")
 		}
 		frames = append(frames, record.Frame)
 	}
-	return frames, nil
+	return frames, gone, nil
+}
+
+// Frames returns the frames of an intent after the one with number Read.After. Where there is
+// none yet it waits for WaitMS.
+func (s *Supervisor) Frames(ctx context.Context, req *api.Request) (*api.FrameList, *api.Receipt, error) {
+	after, bad := parseSeq(req.Read.After)
+	if bad != nil {
+		return nil, nil, bad
+	}
+	denial, err := s.permitRead(req, nil)
+	if denial != nil || err != nil {
+		return nil, denial, err
+	}
+	in, ok := s.intent(req.Principal, req.Read.IntentID)
+	if !ok {
+		return nil, nil, api.Errorf(api.CodeNotFound, "there is no intent %.80s", req.Read.IntentID)
+	}
+	deadline := time.NewTimer(time.Duration(req.Read.WaitMS) * time.Millisecond)
+	defer deadline.Stop()
+	for {
+		x := s.registry.execution(req.Principal, api.ProcessRef{IntentID: in.IntentID})
+		var changed, done <-chan struct{}
+		over := true
+		if x != nil {
+			changed, done = x.wake.next(), x.call.done
+			over = isClosed(done)
+		}
+		list := &api.FrameList{}
+		var gone int64
+		list.Frames, gone, err = s.framesAfter(in.IntentID, after, in.FrameSeq, limit(req.Read.Limit))
+		if gone > 0 {
+			list.Frames = nil
+			list.Gone = &api.Gone{From: strconv.FormatInt(after, 10), FirstAvailable: strconv.FormatInt(after+gone, 10)}
+		}
+		if err != nil || gone > 0 || len(list.Frames) > 0 {
+			return list, nil, err
+		}
+		if over && x != nil && x.call.err != nil { // it goes on, but not with this supervisor
+			return nil, nil, x.call.err
+		}
+		if over {
+			return s.settledFrames(req.Principal, in.IntentID, list)
+		}
+		select {
+		case <-changed:
+		case <-done:
+		case <-deadline.C:
+			return list, nil, nil
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// settledFrames adds the receipt to a page behind which there can be no more.
+func (s *Supervisor) settledFrames(p api.Principal, intent string, list *api.FrameList) (*api.FrameList, *api.Receipt, error) {
+	place, ok := s.chronicle.receipts.intent(p, intent)
+	if !ok {
+		return list, nil, nil // another operation, which has no frames and is not settled yet
+	}
+	r, err := s.receiptAt(place.seq)
+	list.Receipt = r
+	return list, nil, err
 }

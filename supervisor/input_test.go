@@ -120,7 +120,7 @@ func TestInputsInOrder(t *testing.T) {
 			t.Error("the inputs are not in order")
 		}
 		var total int64
-		list, err := b.framesAfter(x.IntentID, 0, 0, 1000)
+		list, _, err := b.framesAfter(x.IntentID, 0, 0, 1000)
 		for _, f := range list {
 			if f.Payload.InputBytes < total {
 				t.Errorf("totals go back: %+v", f)

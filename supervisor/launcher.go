@@ -2,10 +2,12 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/launch"
+	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
 // Launcher is the privileged side as the supervisor sees it: sandbox/launch.Runner
@@ -66,4 +68,18 @@ type Launcher interface {
 
 	// Done is closed when the runner is gone, and every session with it.
 	Done() <-chan struct{}
+}
+
+// runnerError is an error of the launcher as the caller sees it.
+func runnerError(err error) *api.Error {
+	if e, ok := errors.AsType[*sandbox.Error](err); ok {
+		return api.Errorf(api.Code(e.Code), "%s", e.Msg)
+	}
+	return api.Errorf(api.CodeRunnerUnavailable, "%v", err)
+}
+
+// gone reports that the execution ended, or has not begun, as the signal came.
+func gone(err error) bool {
+	e, ok := errors.AsType[*sandbox.Error](err)
+	return ok && (e.Code == sandbox.CodeNoExec || e.Code == sandbox.CodeNoSession)
 }

@@ -4,15 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"runtime/debug"
 	"time"
 
 	"github.com/stockade-dev/stockade/internal/failpoint"
-	"github.com/stockade-dev/stockade/internal/journal"
 	"github.com/stockade-dev/stockade/rego"
-	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
@@ -146,11 +143,14 @@ func (s *Supervisor) permit(c *call) (why *refusal) {
 			why = faulted(s.bug(c, p))
 		}
 	}()
+	if err := c.req.Validate(); err != nil {
+		return faulted(err)
+	}
 	for _, stage := range []struct {
 		name string
 		do   func(*Supervisor, *call) *refusal
 	}{
-		{"admit", c.operation.admit}, // is it well formed, does it belong to the caller, is there room
+		{"admit", c.operation.admit}, // does what it is on belong to the caller, is there room
 		{"resolve", resolveFacts},    // what do its host paths lead to, under the caller's identity
 		{"policy", decide},           // may it
 		{"plan", c.operation.plan},   // as what exactly: the meet of request, grant and ceiling
@@ -162,67 +162,6 @@ func (s *Supervisor) permit(c *call) (why *refusal) {
 		}
 	}
 	return nil
-}
-
-// A call is one operation on its way through the pipeline.
-type call struct {
-	operation
-	req      *api.Request  // as asked, with its secrets
-	redacted api.Request   // what policy, journal and logs may see
-	request  []byte        // redacted, canonical
-	large    *ledger.Large // recorded in its place
-	nonce    string
-	intent   string
-	at       time.Time // of its admission
-	watch    stopwatch
-	content  io.Reader // of a blob
-
-	session   *session
-	execution *execution
-	subject   *api.Process // of an operation on an execution: its record
-	control   control
-	facts     rego.Facts
-	decision  *rego.Decision        // nil until policy was asked
-	judged    *rego.Process         // what policy saw of subject
-	counts    *ledger.SessionCounts // as policy saw them
-	grant     *api.Grant            // of an open: effective
-	spec      sandbox.Spec
-	clamped   []api.Clamp
-
-	admitted chan struct{} // closed when the intent is durable; never, if it is refused
-
-	done    chan struct{} // closed when receipt or err is set
-	receipt *api.Receipt
-	err     error
-}
-
-// refusal is why an operation does not take place: reasons of a denial, or a fault.
-type refusal struct {
-	deny  []api.Deny
-	fault *api.Error
-}
-
-func denied(deny ...api.Deny) *refusal { return &refusal{deny: deny} }
-
-func faulted(err error) *refusal { return &refusal{fault: faultOf(err)} }
-
-// faultOf gives any error a code that a caller can act on.
-func faultOf(err error) *api.Error {
-	if e, ok := errors.AsType[*api.Error](err); ok {
-		return e
-	}
-	if e, ok := errors.AsType[*sandbox.Error](err); ok {
-		return runnerError(e)
-	}
-	return api.Errorf(api.CodeInternalError, "%v", err)
-}
-
-// runnerError is an error of the launcher as the caller sees it.
-func runnerError(err error) *api.Error {
-	if e, ok := errors.AsType[*sandbox.Error](err); ok {
-		return api.Errorf(api.Code(e.Code), "%s", e.Msg)
-	}
-	return api.Errorf(api.CodeRunnerUnavailable, "%v", err)
 }
 
 // newCall begins an operation with effect.
@@ -353,49 +292,6 @@ func (s *Supervisor) records(c *call) []ledger.Record {
 	}}
 }
 
-// refuse settles an operation that does not take place. Its intent, its decision and
-// its receipt become durable together.
-func (s *Supervisor) refuse(c *call, why *refusal) {
-	c.operation.abandon(s, c)
-	if len(c.request) > keptRequest {
-		why = c.abridge(why)
-	}
-	r := c.newReceipt()
-	var code api.Code
-	switch {
-	case why.fault != nil:
-		r.Outcome, code, r.ErrorMessage = api.OutcomeFaulted, why.fault.Code, why.fault.Message
-	default:
-		r.Outcome, r.Deny, code = api.OutcomeDenied, why.deny, why.deny[0].Code
-		r.ErrorMessage = why.deny[0].Message
-	}
-	r.ErrorCode, r.Status = code, "error"
-	r.Payload = c.operation.failed(code, r.ErrorMessage)
-	s.settle(c, r, s.journal.Append, s.records(c)...) // nothing is under way: it may wait for room on the disk
-}
-
-// abridge keeps the records and the receipt of a refusal small, whatever was asked. What
-// policy was asked cannot be rebuilt from them; its digest stays.
-func (c *call) abridge(why *refusal) *refusal {
-	c.large = &ledger.Large{Op: c.req.Op, Principal: c.req.Principal, Key: c.req.Key, SizeBytes: int64(len(c.request)), Digest: ledger.Digest(c.request)}
-	c.facts = rego.Facts{}
-	if c.decision != nil {
-		d := *c.decision
-		d.Grant = nil
-		d.Deny, _ = fewer(d.Deny)
-		d.Warn = nil
-		c.decision = &d
-	}
-	if why.fault != nil {
-		return faulted(api.Errorf(why.fault.Code, "%s", short(why.fault.Message)))
-	}
-	deny, left := fewer(why.deny)
-	if left > 0 && c.decision != nil {
-		c.decision.Warn = []string{fmt.Sprintf("%d more reasons are not kept: the request has %d bytes", left, len(c.request))}
-	}
-	return denied(deny...)
-}
-
 // act does what was permitted. It runs on the supervisor's own context: a caller that
 // goes away changes nothing.
 func (s *Supervisor) act(c *call) {
@@ -425,38 +321,6 @@ func (s *Supervisor) act(c *call) {
 	s.settle(c, r, s.journal.Settle)
 }
 
-// settleExecution says that the command ran, if that has not been said, and how it ended.
-func (s *Supervisor) settleExecution(c *call, r *api.Receipt) {
-	x := c.execution
-	x.framing.Lock()
-	defer x.framing.Unlock()
-	var before []ledger.Record
-	if !x.told && r.Payload.Exec != nil && r.Payload.Exec.StartedAtNS != 0 {
-		x.told = true
-		if f := x.newFrame(s, api.FrameStarted, api.FramePayload{}); f != nil {
-			before = append(before, f)
-		}
-	}
-	s.chronicle.read(func(state *ledger.State) {
-		if next, ok := state.NextFrame(c.intent); ok {
-			r.FrameSeq = next.Seq - 1 + int64(len(before))
-		}
-	})
-	s.settle(c, r, s.journal.Settle, before...)
-	s.spilled.add(x.kept(), s.defaults.OutputPerSession)
-	x.wake.all()
-	if x.drained == nil || isClosed(x.drained) {
-		s.launcher.Forget(c.session.id, x.id)
-		return
-	}
-	s.background.Go(func() { // what it left in the background keeps its pipes, whoever the supervisor is
-		<-x.drained
-		if !isClosed(s.left) {
-			s.launcher.Forget(c.session.id, x.id)
-		}
-	})
-}
-
 // guarded keeps a bug in one operation from being the end of all of them.
 func (s *Supervisor) guarded(c *call) (payload api.Payload, fault *api.Error) {
 	defer func() {
@@ -473,40 +337,20 @@ func (s *Supervisor) bug(c *call, panicked any) *api.Error {
 	return api.Errorf(api.CodeInternalError, "the supervisor failed; its log says more")
 }
 
-// newReceipt is the receipt without how it went.
-func (c *call) newReceipt() *api.Receipt {
-	r := &api.Receipt{
-		Version:       1,
-		IntentID:      c.intent,
-		Op:            c.req.Op,
-		RequestedKind: c.req.RequestedKind,
-		Key:           c.req.Key,
-		Principal:     c.req.Principal,
-		Clamped:       c.clamped,
-	}
-	r.AdmittedAtNS, r.AdmittedAt = stamp(c.at)
-	if c.session != nil {
-		r.SessionID = c.session.id
-	}
-	if c.execution != nil {
-		r.ExecID = c.execution.id
-	}
-	if c.decision != nil {
-		r.Policy, r.Warn = c.decision.Policy, c.decision.Warn
-	}
-	return r
-}
-
 // settle makes the receipt durable, after the records that belong before it, and only
 // then lets anybody see it. An operation whose receipt cannot be recorded has none.
 func (s *Supervisor) settle(c *call, r *api.Receipt, write writer, before ...ledger.Record) {
 	r.SettledAtNS, r.SettledAt = stamp(s.now())
 	r.Timings = c.watch.laps
 	failpoint.Hit("supervisor.receipt.due")
-	_, err := s.record(s.ctx, write, append(before, &ledger.Settled{Header: ledger.At(s.now()), Receipt: r})...)
-	if err == errTooLarge && r.Payload.Exec != nil {
-		r = withoutOutput(r)
-		_, err = s.record(s.ctx, write, append(before, &ledger.Settled{Header: ledger.At(s.now()), Receipt: r})...)
+	record := func() error {
+		_, err := s.record(s.ctx, write, append(before, &ledger.Settled{Header: ledger.At(s.now()), Receipt: r})...)
+		return err
+	}
+	err := record()
+	if why, ok := unfit[err]; ok {
+		r = c.withoutPayload(r, why)
+		err = record()
 	}
 	failpoint.Hit("supervisor.receipt.durable")
 	if err == nil {
@@ -519,19 +363,6 @@ func (s *Supervisor) settle(c *call, r *api.Receipt, write writer, before ...led
 	}
 	s.over(c)
 	s.logReceipt(r)
-}
-
-// withoutOutput is the receipt of an execution that returns more than a record can hold: a thousand long names of
-// artifacts are enough for that, each byte of them written as \u0001. How it ended is said all the same (R115).
-func withoutOutput(r *api.Receipt) *api.Receipt {
-	less, x := *r, *r.Payload.Exec
-	x.Stdout, x.Stderr, x.Outputs = nil, nil, nil
-	x.Status, x.ErrorCode = "error", api.CodeOutputStoreFailed
-	x.ErrorMessage = fmt.Sprintf("with all that is to be returned the receipt is larger than %d bytes", journal.MaxRecord)
-	less.Outcome, less.Status = api.OutcomeFaulted, x.Status
-	less.ErrorCode, less.ErrorMessage = x.ErrorCode, x.ErrorMessage
-	less.Payload.Exec = &x
-	return &less
 }
 
 // over ends a call, with its receipt or without one.
@@ -549,17 +380,6 @@ func (s *Supervisor) logReceipt(r *api.Receipt) {
 	}
 	log("settled", "op", r.Op, "intent_id", r.IntentID, "session_id", r.SessionID, "exec_id", r.ExecID,
 		"uid", r.Principal.UID, "outcome", r.Outcome, "error_code", r.ErrorCode)
-}
-
-// admission waits until it is certain whether the operation takes place.
-func (c *call) admission(ctx context.Context) error {
-	select {
-	case <-c.admitted:
-	case <-c.done:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return nil
 }
 
 // await returns the receipt, and hands out events until then.
@@ -591,31 +411,4 @@ func (s *Supervisor) await(ctx context.Context, c *call, emit func(api.Event)) (
 		err = s.emitKept(ctx, r, at, emit)
 	}
 	return r, err
-}
-
-// wait returns the receipt.
-func (c *call) wait(ctx context.Context) (*api.Receipt, error) {
-	select {
-	case <-c.done:
-		return c.receipt, c.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// stopwatch measures the stages of a call.
-type stopwatch struct {
-	last time.Time
-	laps []api.Timing
-}
-
-func (w *stopwatch) start() { w.last = time.Now() }
-
-// lap ends a stage. A stage that did nothing is not worth a line.
-func (w *stopwatch) lap(stage string) {
-	now := time.Now()
-	if d := now.Sub(w.last); d > 0 {
-		w.laps = append(w.laps, api.Timing{Stage: stage, NS: int64(d)})
-	}
-	w.last = now
 }

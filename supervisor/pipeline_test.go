@@ -458,33 +458,51 @@ func TestDecide(t *testing.T) {
 	})
 }
 
-// R115 T208: what a command returns can be larger than a record. Its receipt says how it ended nevertheless, once, and
-// with the next supervisor too; its output can still be read.
-func TestReceiptTooLarge(t *testing.T) {
+// R115, R253, T208: what a command returns can be larger than a record, or no text. Its receipt says how it ended nevertheless,
+// once, and with the next supervisor too; its output can still be read.
+func TestUnfitPayload(t *testing.T) {
+	for outputs, want := range map[string]api.Code{"/work/names": api.CodeOutputStoreFailed, "/work/latin1": api.CodeInvalidPayload} {
+		t.Run(string(want), func(t *testing.T) {
+			b := start(t)
+			ask := api.Exec{SessionID: b.session(), Argv: []string{"echo", "hello"}, Outputs: []string{outputs}}
+			r, err := b.with("k", ask)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := r.Payload.Exec
+			if r.Outcome != api.OutcomeFaulted || r.ErrorCode != want || x.ErrorCode != want || x.ExitCode != 0 || x.EndedAtNS == 0 || len(x.Outputs) > 0 {
+				t.Errorf("%s %s %+v", r.Outcome, r.ErrorCode, x)
+			}
+			if out, _ := b.outputOf(r.ExecID, cursor{}); out["stdout"] != "hello" {
+				t.Errorf("%q", out)
+			}
+			if again, err := b.with("k", ask); err != nil || again.IntentID != r.IntentID {
+				t.Errorf("%+v, %v", again, err)
+			}
+			b = b.restart()
+			defer b.stop()
+			if s := b.stateOf(r.ExecID); s != api.StateFailed {
+				t.Errorf("%s", s)
+			}
+			var flying []api.Intent
+			b.chronicle.read(func(state *ledger.State) { flying = state.InFlight() })
+			if len(flying) > 0 {
+				t.Errorf("in flight: %+v", flying)
+			}
+		})
+	}
+}
+
+// The same of a session: one whose receipt does not say that it was opened is not left.
+func TestUnfitSession(t *testing.T) {
 	b := start(t)
-	id := b.session()
-	r, err := b.with("k", api.Exec{SessionID: id, Argv: []string{"echo", "hello"}, Outputs: []string{"/work/names"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := r.Payload.Exec
-	if r.Outcome != api.OutcomeFaulted || r.ErrorCode != api.CodeOutputStoreFailed || x.ExitCode != 0 || x.EndedAtNS == 0 || len(x.Outputs) > 0 {
-		t.Errorf("%s %s %+v", r.Outcome, r.ErrorCode, x)
-	}
-	if out, _ := b.outputOf(r.ExecID, cursor{}); out["stdout"] != "hello" {
-		t.Errorf("%q", out)
-	}
-	if again, err := b.with("k", api.Exec{SessionID: id, Argv: []string{"echo", "hello"}, Outputs: []string{"/work/names"}}); err != nil || again.IntentID != r.IntentID {
-		t.Errorf("%+v, %v", again, err)
-	}
-	b = b.restart()
 	defer b.stop()
-	if s := b.stateOf(r.ExecID); s != api.StateFailed {
-		t.Errorf("%s", s)
+	b.fake.mounted = []string{"/caf\xe9 tmpfs rw"}
+	r := b.open()
+	if r.Outcome != api.OutcomeFaulted || r.ErrorCode != api.CodeInvalidPayload || r.Payload.Open.Grant != nil {
+		t.Errorf("%+v", r)
 	}
-	var flying []api.Intent
-	b.chronicle.read(func(state *ledger.State) { flying = state.InFlight() })
-	if len(flying) > 0 {
-		t.Errorf("in flight: %+v", flying)
+	if len(b.fake.specs) != 0 || b.registry.live != 0 {
+		t.Errorf("%d sessions are left, and %d counted", len(b.fake.specs), b.registry.live)
 	}
 }

@@ -40,11 +40,11 @@ const roundsOfOne = 1000
 
 // R116, R227, R232, R234, R235, R238, R241: operations that come together have one outcome, and tell it to
 // everybody. Afterwards each intent has one receipt, no record asked for what cannot be, and nothing is left:
-// no entry, no goroutine, nothing in the runner.
+// no entry, no goroutine, no descriptor, nothing in the runner.
 func TestRaces(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	before := runtime.NumGoroutine()
+	before, open := runtime.NumGoroutine(), descriptors(t)
 	policy := loadPolicy(t)
 	for left := rounds(t); left > 0 && !t.Failed(); left -= roundsOfOne {
 		raceOne(t, func(c *Config) { c.Policy = policy }, min(left, roundsOfOne), seed+uint64(left))
@@ -56,6 +56,18 @@ func TestRaces(t *testing.T) {
 			t.Fatalf("%d goroutines, and before %d\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
 		}
 	}
+	if now := descriptors(t); now > open {
+		t.Errorf("%d descriptors, and before %d", now, open)
+	}
+}
+
+// descriptors is how many the process has open.
+func descriptors(t *testing.T) int {
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
 }
 
 // raceOne has one supervisor live through so many rounds.

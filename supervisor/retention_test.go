@@ -114,6 +114,9 @@ func TestHistoryAge(t *testing.T) {
 	if r, err := a.receipt(old.IntentID); err != nil || r.ExecID != old.ExecID {
 		t.Errorf("%+v %v", r, err)
 	}
+	for a.frames(running.IntentID) == "" { // that it has started is written a moment later
+		time.Sleep(time.Millisecond)
+	}
 	next := a.journal.Next()
 	a.round()
 	if a.journal.Next() != next {

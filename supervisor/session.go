@@ -26,25 +26,6 @@ const (
 	stateError    = "error"
 )
 
-// ending is a reason for the end of a session, and what it means for executions that
-// are still running.
-type ending struct {
-	reason string
-	state  string
-	cause  api.Code // error_code of the executions that it ends
-}
-
-var (
-	endClosed     = ending{"closed", stateClosed, api.CodeSessionClosed}
-	endSignal     = ending{"signal", stateClosed, api.CodeSessionClosed}
-	endExpired    = ending{"expired", stateClosed, api.CodeSessionExpired}
-	endIdle       = ending{"idle", stateClosed, api.CodeSessionIdle}
-	endShutdown   = ending{"shutdown", stateClosed, api.CodeSessionClosed}
-	endRestarted  = ending{"supervisor_restarted", stateClosed, api.CodeSupervisorRestarted}
-	endRunnerGone = ending{"runner_unavailable", stateError, api.CodeRunnerUnavailable}
-	endUnrecorded = ending{"journal_failed", stateError, api.CodeJournalFailed}
-)
-
 // A session is one sandbox and what belongs to it. What stands above mu never changes
 // once the session is in the registry.
 type session struct {

@@ -247,3 +247,10 @@ func (t *taken) recorded(next, every int64) {
 	default:
 	}
 }
+
+// takeLast stores what the next start begins with.
+func (s *Supervisor) takeLast() {
+	if err := s.take(context.Background()); err != nil {
+		s.log.Warn("no snapshot is left: the next start reads the records since the last one", "error", err)
+	}
+}

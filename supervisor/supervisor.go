@@ -250,13 +250,6 @@ func preflight(policy *rego.Engine) error {
 	return nil
 }
 
-// takeLast stores what the next start begins with.
-func (s *Supervisor) takeLast() {
-	if err := s.take(context.Background()); err != nil {
-		s.log.Warn("no snapshot is left: the next start reads the records since the last one", "error", err)
-	}
-}
-
 // declare records what the decisions of this run rest on.
 func (s *Supervisor) declare(ctx context.Context) error {
 	ceiling, err := api.Encode(s.ceiling)
@@ -284,56 +277,6 @@ func (s *Supervisor) declare(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// writer is Append or Settle of the journal.
-type writer func(context.Context, ...[]byte) (first int64, err error)
-
-// record writes records that belong together with one call of write. When it returns they are
-// durable, and the chronicle has them.
-func (s *Supervisor) record(ctx context.Context, write writer, records ...ledger.Record) (first int64, err error) {
-	encoded := make([][]byte, len(records))
-	for i, r := range records {
-		if encoded[i], err = ledger.Encode(r); err != nil {
-			return 0, api.Errorf(api.CodeJournalFailed, "%v", err)
-		}
-	}
-	first, err = write(ctx, encoded...)
-	if errors.Is(err, journal.ErrTooLarge) {
-		return 0, errTooLarge
-	}
-	if errors.Is(err, journal.ErrFull) {
-		s.log.Error("journal", "error", err)
-		return 0, api.Errorf(api.CodeJournalFailed, "the journal takes nothing new: the disk is full")
-	}
-	if err != nil {
-		s.log.Error("journal", "error", err)
-		return 0, api.Errorf(api.CodeJournalFailed, "the journal cannot be written")
-	}
-	for i, b := range encoded {
-		s.chronicle.names.add(first+int64(i), b)
-	}
-	if err := s.chronicle.add(first, records); err != nil {
-		s.log.Error("bug: a record of ours contradicts the format", "first", first, "error", err)
-	}
-	s.taken.recorded(first+int64(len(records)), s.defaults.SnapshotEvery)
-	return first, nil
-}
-
-// errTooLarge says that no journal takes such a record; nothing was written.
-var errTooLarge = api.Errorf(api.CodeJournalFailed, "the record is larger than %d bytes", journal.MaxRecord)
-
-// watchRunner ends every session when the runner is gone: nothing of them is left.
-func (s *Supervisor) watchRunner() {
-	select {
-	case <-s.ctx.Done():
-		return
-	case <-s.launcher.Done():
-	}
-	s.log.Error("the runner is gone, and with it every session")
-	for _, ses := range s.registry.all() {
-		s.endSession(ses, endRunnerGone, 0)
-	}
 }
 
 // Close refuses new work, ends every session, lets what is in flight settle, and closes

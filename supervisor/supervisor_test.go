@@ -2,6 +2,9 @@ package supervisor
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -24,5 +27,30 @@ func TestPreflight(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		policy.Close()
+	}
+}
+
+// The way through the package that doc.go shows leads past every file, and to none that is not there.
+func TestReadingOrder(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{"doc.go": true}
+	for _, file := range regexp.MustCompile(`[a-z]+\.go\b`).FindAllString(string(text), -1) {
+		named[file] = true
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !strings.HasSuffix(file, "_test.go") && !named[file] {
+			t.Errorf("%s is not in it", file)
+		}
+		delete(named, file)
+	}
+	for file := range named {
+		t.Errorf("there is no %s", file)
 	}
 }

@@ -1,6 +1,8 @@
 package supervisor
 
-import "sync"
+import (
+	"sync"
+)
 
 // wake tells any number of readers that something changed. Without readers it costs
 // one uncontended lock.
@@ -25,5 +27,14 @@ func (w *wake) all() {
 	if w.ch != nil {
 		close(w.ch)
 		w.ch = nil
+	}
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
 	}
 }

@@ -1,9 +1,10 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
-	"io"
 	"slices"
+	"time"
 
 	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -18,52 +19,88 @@ const (
 	farBehind    = 1 << 20   // bytes that a reader may be behind without being told
 )
 
-// outputSource is where the output of an execution is read: the log of one that lives or is
-// remembered, or the receipt of one that is not.
-type outputSource interface {
-	// next gives what follows the cursor, in order of arrival, and moves the cursor. No bytes and no
-	// error is the end, for now or for good.
-	next(at *cursor, most int64) (api.Chunk, error)
-
-	// first gives the first position from the cursor on behind which nothing is left out.
-	first(at cursor) cursor
-}
-
-// logSource reads a spooled log.
-type logSource struct{ log *spool.Log }
-
-func (l logSource) next(at *cursor, most int64) (api.Chunk, error) {
-	for _, c := range l.log.Chunks(l.log.Position(at.stdout, at.stderr), 16) {
-		offset := at.offset(c.Stream.String())
-		left := c.Offset + c.Length - *offset
-		if c.Dropped || left <= 0 {
-			continue
-		}
-		buf := make([]byte, min(left, most, readAtOnce))
-		n, err := l.log.ReadAt(c.Stream, buf, *offset)
-		if err == io.EOF {
-			err = nil
-		}
-		if err != nil || n == 0 {
-			return api.Chunk{}, err
-		}
-		out := api.Chunk{Seq: c.Seq, Stream: c.Stream.String(), Offset: *offset, Bytes: buf[:n], AtNS: c.AtNS}
-		*offset += int64(n)
-		return out, nil
+// Watch hands the frames and the output of an execution to emit, from the cursor Read.After on,
+// until it has ended, and returns its receipt. It serves executions that live and those that
+// ended; of the latter it gives what is kept.
+func (s *Supervisor) Watch(ctx context.Context, req *api.Request, emit func(api.Event)) (receipt, denial *api.Receipt, err error) {
+	at, bad := parseCursor(req.Read.After)
+	if bad != nil {
+		return nil, nil, bad
 	}
-	return api.Chunk{}, nil
+	x, denial, err := s.permitFollow(req)
+	if denial != nil || err != nil {
+		return nil, denial, err
+	}
+	if bad := s.reached(req, x, at); bad != nil {
+		return nil, nil, bad
+	}
+	if x != nil {
+		end := s.watch(ctx, x, &at, emit)
+		if receipt, err = x.call.wait(ctx); err != nil || end {
+			return receipt, nil, err
+		}
+	} else if receipt, err = s.receiptOf(req); err != nil {
+		return nil, nil, err
+	}
+	return receipt, nil, s.emitKept(ctx, receipt, at, emit)
 }
 
-func (logSource) first(at cursor) cursor { return at }
-
-// behind says how far a reader is behind the process.
-func (l logSource) behind(at cursor) *api.Lagged {
-	for _, st := range []spool.Stream{spool.Stdout, spool.Stderr} {
-		if kept, has := l.log.Kept(st), *at.offset(st.String()); kept-has > farBehind {
-			return &api.Lagged{Stream: st.String(), From: has, To: kept}
+// permitFollow asks whether the caller may read what an execution writes, and returns it if it
+// lives.
+func (s *Supervisor) permitFollow(req *api.Request) (x *execution, denial *api.Receipt, err error) {
+	ref := api.ProcessRef{ExecID: req.Read.ExecID, IntentID: req.Read.IntentID}
+	denial, err = s.permitRead(req, func(c *call) *api.Error {
+		if x = s.registry.execution(req.Principal, ref); x != nil {
+			c.session = x.session
+			return nil
 		}
+		ended, ok := s.receiptPlace(req)
+		if !ok {
+			return s.absent(unknownExecution(ref))
+		}
+		c.session, _ = s.registry.find(req.Principal, ended.session) // nil once it is history
+		return nil
+	})
+	return x, denial, err
+}
+
+// reached refuses a cursor beyond the output that an execution has so far, or had.
+func (s *Supervisor) reached(req *api.Request, x *execution, at cursor) *api.Error {
+	if x != nil && x.follow() {
+		defer x.leave()
+		return within(at, x.log.Kept(spool.Stdout), x.log.Kept(spool.Stderr))
+	}
+	record, ok := s.chronicle.process(req.Principal, api.ProcessRef{ExecID: req.Read.ExecID, IntentID: req.Read.IntentID})
+	if !ok || !record.State.Final() {
+		return nil // its receipt is on its way, or all that there is
+	}
+	return within(at, record.StdoutBytes, record.StderrBytes)
+}
+
+// within refuses a cursor that says more than there is: none that was given out does, and waiting
+// for the process to come there would be waiting for another stream.
+func within(at cursor, stdout, stderr int64) *api.Error {
+	if at.stdout > stdout || at.stderr > stderr {
+		return invalidCursor(at.String())
 	}
 	return nil
+}
+
+func (s *Supervisor) receiptPlace(req *api.Request) (entry, bool) {
+	if req.Read.ExecID != "" {
+		return s.chronicle.receipts.exec(req.Principal, req.Read.ExecID)
+	}
+	e, ok := s.chronicle.receipts.intent(req.Principal, req.Read.IntentID)
+	return e, ok && e.exec != "" && !e.deleted
+}
+
+// receiptOf returns the receipt of an execution that has ended.
+func (s *Supervisor) receiptOf(req *api.Request) (*api.Receipt, error) {
+	e, ok := s.receiptPlace(req)
+	if !ok {
+		return nil, s.absent(unknownExecution(api.ProcessRef{ExecID: req.Read.ExecID, IntentID: req.Read.IntentID}))
+	}
+	return s.receiptAt(e.seq)
 }
 
 // watch hands the frames and the output of a live execution to emit, from the cursor on, until
@@ -79,7 +116,11 @@ func (s *Supervisor) watch(ctx context.Context, x *execution, at *cursor, emit f
 	for ctx.Err() == nil {
 		output, frames := x.log.Changed(), x.wake.next()
 		settled := isClosed(x.call.done)
-		moved := s.emitFrames(x, at, emit)
+		in, _ := s.intent(x.session.principal, x.call.intent)
+		moved, err := s.emitFrames(x.call.intent, x.id, in.FrameSeq, at, emit)
+		if err != nil {
+			return false // it is in the log
+		}
 		for ctx.Err() == nil {
 			if lag := src.behind(*at); (lag != nil) != lagging {
 				if lagging = lag != nil; lagging {
@@ -113,39 +154,113 @@ func (s *Supervisor) watch(ctx context.Context, x *execution, at *cursor, emit f
 	return false
 }
 
-func isClosed(done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
-}
-
 func outputEvent(intent, exec string, c api.Chunk, at cursor) api.Event {
 	return api.Event{Kind: "output", Cursor: at.String(), IntentID: intent, ExecID: exec, Stream: c.Stream, Offset: c.Offset, Bytes: c.Bytes, AtNS: c.AtNS}
 }
 
-// emitFrames hands out the frames after the cursor.
-func (s *Supervisor) emitFrames(x *execution, at *cursor, emit func(api.Event)) (moved bool) {
-	frames, err := s.framesAfter(x.call.intent, at.frame, 0, framesAtOnce)
+// emitKept hands out what is kept of an execution that has ended.
+func (s *Supervisor) emitKept(ctx context.Context, r *api.Receipt, at cursor, emit func(api.Event)) error {
+	for more := true; more && ctx.Err() == nil; {
+		var err error
+		if more, err = s.emitFrames(r.IntentID, r.ExecID, r.FrameSeq, &at, emit); err != nil {
+			return err
+		}
+	}
+	src, done, err := s.keptOutput(r)
 	if err != nil {
-		return false // it is in the log
+		return err
 	}
-	for i := range frames {
-		at.frame = frames[i].Seq
-		emit(api.Event{Kind: "frame", Cursor: at.String(), IntentID: x.call.intent, ExecID: x.id, Frame: &frames[i]})
-	}
-	return len(frames) > 0
-}
-
-// reached refuses a cursor that says more than there is: none that was given out does, and waiting
-// for the process to come there would be waiting for another stream.
-func reached(at cursor, stdout, stderr int64) *api.Error {
-	if at.stdout > stdout || at.stderr > stderr {
-		return invalidCursor(at.String())
+	defer done()
+	skip(r.IntentID, r.ExecID, &at, src.first(at), emit)
+	for ctx.Err() == nil {
+		chunk, err := src.next(&at, readAtOnce)
+		if err != nil {
+			return api.Errorf(api.CodeBlobFailed, "output: %v", err)
+		}
+		if len(chunk.Bytes) == 0 {
+			return nil
+		}
+		emit(outputEvent(r.IntentID, r.ExecID, chunk, at))
 	}
 	return nil
+}
+
+// Output returns output of an execution after the cursor Read.After, at most MaxBytes of it, nor more than 1 MiB. Where
+// there is none yet it waits for WaitMS.
+func (s *Supervisor) Output(ctx context.Context, req *api.Request) (*api.Pending, *api.Receipt, error) {
+	at, bad := parseCursor(req.Read.After)
+	if bad != nil {
+		return nil, nil, bad
+	}
+	x, denial, err := s.permitFollow(req)
+	if denial != nil || err != nil {
+		return nil, denial, err
+	}
+	if bad := s.reached(req, x, at); bad != nil {
+		return nil, nil, bad
+	}
+	most := min(cmp.Or(req.Read.MaxBytes, pendingBytes), mostPending)
+	if x == nil {
+		p, err := s.endedOutput(req, at, most)
+		return p, nil, err
+	}
+	deadline := time.NewTimer(time.Duration(req.Read.WaitMS) * time.Millisecond)
+	defer deadline.Stop()
+	for {
+		// Between the end of the log and the receipt there is neither: that is a moment to wait in.
+		var changed <-chan struct{}
+		if x.follow() {
+			changed = x.log.Changed()
+			x.leave()
+		}
+		p, err := s.pending(x, at, most)
+		if err != nil || len(p.Output) > 0 {
+			return p, nil, err
+		}
+		select {
+		case <-changed:
+		case <-x.call.done:
+			if x.call.err != nil { // it goes on, but not with this supervisor
+				return nil, nil, x.call.err
+			}
+			p, err := s.endedOutput(req, at, most)
+			return p, nil, err
+		case <-deadline.C:
+			return p, nil, nil
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// endedOutput is Output of an execution that has ended.
+func (s *Supervisor) endedOutput(req *api.Request, at cursor, most int64) (*api.Pending, error) {
+	r, err := s.receiptOf(req)
+	if err != nil {
+		return nil, err
+	}
+	p := &api.Pending{IntentID: r.IntentID, ExecID: r.ExecID, SessionID: r.SessionID, Receipt: r}
+	if record, ok := s.chronicle.process(req.Principal, api.ProcessRef{ExecID: r.ExecID}); ok {
+		p.State = record.State
+	}
+	src, done, err := s.keptOutput(r)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if first := src.first(at); first != at {
+		p.Gone = &api.Gone{From: at.String(), FirstAvailable: first.String()}
+		p.Cursor = first.String()
+		return p, nil
+	}
+	if p.Output, err = chunks(src, &at, most); err != nil {
+		return nil, missing(err)
+	}
+	rest := at
+	next, err := src.next(&rest, 1)
+	p.End = err == nil && len(next.Bytes) == 0
+	p.Cursor = at.String()
+	return p, nil
 }
 
 // pending says where an execution is, with its output after the cursor.

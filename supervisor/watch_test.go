@@ -110,6 +110,61 @@ func TestResume(t *testing.T) {
 	})
 }
 
+// Frames that are not found any more are said to be gone, to who follows what runs too, and those that are follow.
+func TestFramesGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startOn(t, newFake(), t.TempDir()+"/state", func(c *Config) { c.Defaults.Progress = time.Second })
+		defer b.stop()
+		x := b.launch(api.Exec{SessionID: b.session(), Argv: []string{"for", "9500ms"}})
+		time.Sleep(5500 * time.Millisecond)
+		places, _ := b.chronicle.framePlaces(x.IntentID, 0, 100)
+		if len(places) != 6 {
+			t.Fatalf("%d frames", len(places))
+		}
+		forget := func(before int64) {
+			b.chronicle.mu.Lock()
+			defer b.chronicle.mu.Unlock()
+			b.chronicle.frames.trim(before)
+		}
+		forget(places[3])
+		check := func(what string, gone api.Gone, first, last int64) {
+			t.Helper()
+			events := b.follow(x.ExecID, "", int(last-first)+2)
+			frames, _, _ := transcript(events[1:])
+			if events[0].Gone == nil || *events[0].Gone != gone || len(frames) != int(last-first)+1 || frames[0] != first || frames[len(frames)-1] != last {
+				t.Errorf("%s: %+v %v", what, events[0], frames)
+			}
+		}
+		page := func(after string) *api.FrameList {
+			t.Helper()
+			list, _, err := b.Frames(t.Context(), &api.Request{Op: api.OpIntentFrames, Principal: alice, Read: &api.Read{IntentID: x.IntentID, After: after}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return list
+		}
+		check("while it runs", api.Gone{From: "0.0.0", FirstAvailable: "3.0.0"}, 4, 6)
+		if p := page("2"); len(p.Frames) != 0 || p.Gone == nil || *p.Gone != (api.Gone{From: "2", FirstAvailable: "3"}) {
+			t.Errorf("%+v", p)
+		}
+		if p := page("3"); len(p.Frames) != 3 || p.Gone != nil {
+			t.Errorf("%+v", p)
+		}
+		time.Sleep(5 * time.Second)
+		check("when it has ended", api.Gone{From: "0.0.0", FirstAvailable: "3.0.0"}, 4, 10)
+		forget(1 << 62)
+		if events := b.follow(x.ExecID, "", 0); len(events) != 1 || events[0].Gone == nil || events[0].Gone.FirstAvailable != "10.0.0" {
+			t.Errorf("%+v", events)
+		}
+		if p := page(""); p.Gone == nil || p.Gone.FirstAvailable != "10" || p.Receipt != nil {
+			t.Errorf("%+v", p)
+		}
+		if p := page("10"); p.Gone != nil || p.Receipt == nil {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
 // R136: no progress before the first interval, one an interval, none twice at the end.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

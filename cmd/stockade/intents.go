@@ -139,6 +139,11 @@ func (c *cli) frames(ctx context.Context, word string, follow bool, after int64)
 func (c *cli) framesSoFar(ctx context.Context, id string, after int64) (*api.Receipt, error) {
 	for {
 		page, err := c.client().Frames(ctx, id, api.Read{After: position(after), Limit: most})
+		if err == nil && page.Gone != nil {
+			if after, err = c.available(page.Gone, after); err == nil {
+				continue
+			}
+		}
 		if err != nil || len(page.Frames) == 0 {
 			return receiptOf(page), err
 		}

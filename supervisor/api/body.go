@@ -55,6 +55,23 @@ func (r *Request) Ref() *ProcessRef {
 	return nil
 }
 
+// InSession is the session that an operation with effect names; "" if it names none.
+func (r *Request) InSession() string {
+	switch {
+	case r.Exec != nil:
+		return r.Exec.SessionID
+	case r.Signal != nil:
+		return r.Signal.SessionID
+	case r.Close != nil:
+		return r.Close.SessionID
+	case r.Session != nil:
+		return r.Session.SessionID
+	case r.Stop != nil:
+		return r.Stop.SessionID
+	}
+	return ""
+}
+
 func parametersOf[T any](set func(*Request, *T) Scope) func(*Request, []byte) (Scope, *Error) {
 	return func(r *Request, body []byte) (Scope, *Error) {
 		p, err := Decode[T](body)

@@ -82,6 +82,7 @@ const (
 	CodeSupervisorRestarted    Code = "supervisor_restarted"
 	CodeJournalFailed          Code = "journal_failed"
 	CodeBlobFailed             Code = "blob_failed"
+	CodeInvalidPayload         Code = "receipt.invalid_payload"
 
 	// Artifacts: why a path of outputs did not come back.
 	CodeNotRegular   Code = "not_regular"
@@ -222,6 +223,7 @@ var Codes = []CodeInfo{
 	{CodeSupervisorRestarted, 503, "The supervisor restarted while the operation was in flight."},
 	{CodeJournalFailed, 503, "The journal cannot be written; no further work is taken."},
 	{CodeBlobFailed, 500, "The blob store failed."},
+	{CodeInvalidPayload, 500, "What the operation returned cannot be recorded. It took place, and its receipt says no more."},
 
 	// Artifacts: why a path of outputs did not come back.
 	{CodeNotRegular, 422, "The path inside is not a regular file."},

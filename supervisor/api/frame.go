@@ -50,6 +50,7 @@ type FramePayload struct {
 // no frame follows those of the page.
 type FrameList struct {
 	Frames  []Frame  `json:"frames"`
+	Gone    *Gone    `json:"gone,omitzero"` // what was asked for is not kept any more
 	Receipt *Receipt `json:"receipt,omitzero"`
 }
 

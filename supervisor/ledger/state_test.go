@@ -299,7 +299,8 @@ func TestRefusedExecution(t *testing.T) {
 	}
 }
 
-// R123 to R128, R133: what becomes of a frame.
+// R120, R123, R124, R125, R126, R127, R128, R133: what becomes of a frame. Nothing but the intent in flight says where
+// it belongs.
 func TestFrames(t *testing.T) {
 	for _, c := range []struct {
 		name         string

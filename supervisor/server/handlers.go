@@ -312,6 +312,10 @@ func (c *call) events(req *api.Request) {
 func (c *call) frames(req *api.Request) {
 	if _, ok := c.format(); !ok {
 		v, denial, err := c.server.sup.Frames(c.r.Context(), req)
+		if v != nil && v.Gone != nil {
+			c.write(http.StatusGone, v)
+			return
+		}
 		document(c, v, denial, err)
 		return
 	}
@@ -324,6 +328,9 @@ func (c *call) frames(req *api.Request) {
 			page, denial, err := c.server.sup.Frames(ctx, req)
 			if denial != nil || err != nil {
 				return nil, denial, err
+			}
+			if page.Gone != nil {
+				return nil, nil, api.Errorf(api.CodeGone, "frames up to %s are not kept any more", page.Gone.FirstAvailable)
 			}
 			for _, f := range page.Frames {
 				at := strconv.FormatInt(f.Seq, 10)

@@ -277,6 +277,53 @@ func custom(t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
+// R137, R140, R244: a process id of the kernel's is in no document that is taken or given, and nothing that comes from
+// outside is a frame.
+func TestNoHandles(t *testing.T) {
+	for _, name := range regexp.MustCompile(`(?m)^ *"([^"]+)": \{$`).FindAllSubmatch(contract, -1) {
+		if handle.Match(name[1]) {
+			t.Errorf("the contract has a member %s", name[1])
+		}
+	}
+	for _, member := range []string{"pid", "host_pid", "pgid", "pidfd"} {
+		if !handle.MatchString(member) {
+			t.Errorf("the test does not see %s", member)
+		}
+	}
+	for _, r := range routes() {
+		if strings.Contains(r.path, "frames") && r.method != "GET" {
+			t.Errorf("%s %s", r.method, r.path)
+		}
+		if in := reflect.TypeOf(r.in); in != nil && (holds(in, reflect.TypeFor[api.Frame]()) || holds(in, reflect.TypeFor[api.Receipt]())) {
+			t.Errorf("%s %s takes a %v with frames or receipts in it", r.method, r.path, in)
+		}
+	}
+	if !holds(reflect.TypeFor[api.FrameList](), reflect.TypeFor[api.Frame]()) {
+		t.Error("the test does not see frames")
+	}
+}
+
+// handle is the name of what only this kernel knows; pids is a number of them.
+var handle = regexp.MustCompile(`(^|_)(p?pid|pidfd|pgid|pgrp|sid|tid)($|_)`)
+
+// holds reports whether a value of type t can have one of type what in it.
+func holds(t, what reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return holds(t.Elem(), what)
+	case reflect.Struct:
+		if t == what {
+			return true
+		}
+		for _, f := range reflect.VisibleFields(t) {
+			if f.IsExported() && f.Type != t && holds(f.Type, what) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Every status of the table of codes is one that HTTP knows.
 func TestStatuses(t *testing.T) {
 	for _, c := range api.Codes {

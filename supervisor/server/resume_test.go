@@ -380,7 +380,7 @@ func TestLifeOfExecution(t *testing.T) {
 }
 
 // Both logs of events, by pages and as a stream: numbered without gaps, in order, and the same
-// (R229).
+// (R229, C15).
 func TestEventLogs(t *testing.T) {
 	b := newBox(t, Options{})
 	session := b.open(t)

@@ -164,6 +164,9 @@ func TestGone(t *testing.T) {
 		events: func(context.Context, *api.Request) (*api.NoticeList, *api.Receipt, error) {
 			return &api.NoticeList{Gone: gone}, nil, nil
 		},
+		frames: func(context.Context, *api.Request) (*api.FrameList, *api.Receipt, error) {
+			return &api.FrameList{Gone: gone}, nil, nil
+		},
 		watch: func(_ context.Context, _ *api.Request, emit func(api.Event)) (*api.Receipt, *api.Receipt, error) {
 			emit(api.Event{Kind: "gone", Cursor: "0.5.0", Gone: gone})
 			return settled(), nil, nil
@@ -184,8 +187,18 @@ func TestGone(t *testing.T) {
 	if l, err := b.Events(t.Context(), api.Read{}); err != nil || l.Gone == nil {
 		t.Errorf("events: %+v %v", l, err)
 	}
+	if status, body := b.do(t, "GET", "/v1/intents/i/frames", ""); status != 410 || !strings.Contains(body, `"first_available":"0.5.0"`) {
+		t.Errorf("frames: %d %s", status, body)
+	}
+	if l, err := b.Frames(t.Context(), "i", api.Read{}); err != nil || l.Gone == nil {
+		t.Errorf("frames: %+v %v", l, err)
+	}
+	_, err := b.FollowFrames(t.Context(), "i", 1, func(api.Frame) error { return nil })
+	if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != api.CodeGone {
+		t.Errorf("follow frames: %v", err)
+	}
 	var kinds []string
-	_, err := b.Watch(t.Context(), "x-1", "0.1.0", func(e api.Event) error { kinds = append(kinds, e.Kind); return nil })
+	_, err = b.Watch(t.Context(), "x-1", "0.1.0", func(e api.Event) error { kinds = append(kinds, e.Kind); return nil })
 	if err != nil || fmt.Sprint(kinds) != "[gone receipt]" {
 		t.Errorf("watch: %v %v", kinds, err)
 	}

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/stockade-dev/stockade/internal/failpoint"
 	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/sandbox"
@@ -183,34 +181,6 @@ func (s *Supervisor) interrupted(in api.Intent, why string) (*api.Receipt, error
 	r.AdmittedAtNS, r.AdmittedAt = in.AdmittedAtNS, in.AdmittedAt
 	r.SettledAtNS, r.SettledAt = stamp(s.now())
 	return r, nil
-}
-
-// intentAt reads an intent, and the decision that was written with it.
-func (s *Supervisor) intentAt(seq int64) (*api.Request, *ledger.Decision, error) {
-	var intent ledger.Intent
-	if err := s.recordAt(seq, &intent); err != nil {
-		return nil, nil, err
-	}
-	var req api.Request
-	if err := json.Unmarshal(intent.Request, &req); err != nil {
-		return nil, nil, fmt.Errorf("intent %s: %w", intent.IntentID, err)
-	}
-	var decision ledger.Decision
-	if err := s.recordAt(seq+1, &decision); err != nil || decision.IntentID != intent.IntentID {
-		return &req, nil, nil // nothing was started without one
-	}
-	return &req, &decision, nil
-}
-
-func (s *Supervisor) recordAt(seq int64, into ledger.Record) error {
-	b, err := s.journal.Get(seq)
-	if err == nil {
-		err = json.Unmarshal(b, into)
-	}
-	if err != nil {
-		return fmt.Errorf("record %d: %w", seq, err)
-	}
-	return nil
 }
 
 // endedSession is a session of the past as the registry has it.
