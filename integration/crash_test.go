@@ -554,6 +554,40 @@ func audit(state string, answered map[string][]byte) (facts struct{ intents, int
 	return facts, errors.Join(errs...)
 }
 
+// TestRestartBehindLongPast starts the real daemon on a journal with 100,000 receipts, from the first record and from
+// a snapshot. The bar is two seconds on a machine that does nothing else; here others may be at work, and make bench
+// has the figure. The receipts are there, and it serves.
+func TestRestartBehindLongPast(t *testing.T) {
+	const receipts, within = 100_000, 3 * servesIn
+	d := start(t)
+	if err := d.Past(t.Context(), receipts); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{"the first record", "a snapshot"} {
+		begin := time.Now()
+		again(t, d)
+		took := time.Since(begin)
+		t.Logf("from %s: %v", from, took.Round(time.Millisecond))
+		if took > within {
+			t.Errorf("from %s it served after %v", from, took)
+		}
+		list, err := d.Client().Receipts(t.Context(), api.Read{Op: api.OpExec, Limit: 1000})
+		if err != nil || len(list) != 1000 {
+			t.Errorf("%d receipts, %v", len(list), err)
+		}
+		if err := once(t.Context(), d); err != nil {
+			t.Error(err)
+		}
+		if err := d.Stop(); err != nil { // which takes a snapshot
+			t.Fatal(err)
+		}
+	}
+	facts, err := audit(d.State, nil)
+	if err != nil || facts.intents < receipts {
+		t.Errorf("%d intents, %v", facts.intents, err)
+	}
+}
+
 // A sample is how long things took.
 type sample struct {
 	mu  sync.Mutex

@@ -68,7 +68,7 @@ var Table = []Row{
 
 	// Test equipment.
 	{"internal/archtest", nil, nil},
-	{"internal/testbox", []string{"supervisor/client"}, nil},
+	{"internal/testbox", []string{"supervisor/api", "supervisor/client", "supervisor/ledger", "internal/journal"}, nil},
 	{"integration/probe", nil, []string{unix}},
 	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox"}, nil},
 
