@@ -651,7 +651,10 @@ import rego.v1
 
 default decision := {"allow": false, "deny": [{"code": "no"}]}
 
-decision := {"allow": true, "deny": []} if object.get(input.request.read, "state", "") != "error"
+decision := {"allow": true, "deny": []} if {
+	object.get(input.request.read, "state", "") != "error"
+	not input.process.labels.hidden
+}
 `)},
 }
 
