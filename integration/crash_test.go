@@ -67,8 +67,8 @@ type campaign struct {
 var small = []string{"--segment-bytes", "262144", "--snapshot-every", "300"}
 
 // trimmed has the past go, too.
-var trimmed = []string{"--segment-bytes", "65536", "--snapshot-every", "100", "--retain-every", "100ms", "--history-age", "3s",
-	"--journal-bytes", "100000", "--blob-grace", "2s", "--output-per-session", "50000"}
+var trimmed = []string{"--segment-bytes", "65536", "--snapshot-every", "100", "--retain-every", "100ms", "--history-age", remembered.String(),
+	"--journal-bytes", "100000", "--blob-grace", "1s", "--output-per-session", "50000"}
 
 // TestCrashes kills daemon and runner under a load of every kind, at each failpoint and at random instants, and
 // starts them again on the same directory each time. Whatever was answered stays as it was answered, to
@@ -81,6 +81,9 @@ func TestCrashes(t *testing.T) {
 	bin := crashing(t)
 	var batches []batch
 	for _, point := range failpoints(t) {
+		if elsewhere[point] != "" {
+			continue
+		}
 		b := batch{name: point, point: point, kills: atEachPoint, args: small}
 		switch {
 		case strings.HasPrefix(point, "runner."):
@@ -114,6 +117,11 @@ func TestCrashes(t *testing.T) {
 	close(next)
 	work.Wait()
 	t.Logf("%d restarts: serving again after p50 %v, p99 %v, at most %v", len(took.all), took.at(0.5), took.at(0.99), took.at(1))
+}
+
+// elsewhere are points that no supervisor comes to, and why.
+var elsewhere = map[string]string{
+	"journal.trim.signed": "it has its journal signed before it trims it; the tests of the journal come by there",
 }
 
 // provocations lead to points that no caller leads to.
@@ -251,7 +259,7 @@ func (k *killer) begin(bin, dir, work string) (err error) {
 		return err
 	}
 	k.load = newLoad(k.d, work)
-	k.load.mortal, k.load.forgetful = k.mortal, k.forgetful
+	k.load.mortal, k.load.forgetful, k.load.favoured = k.mortal, k.forgetful, leading(k.point)
 	if k.before, err = k.d.Used(context.Background(), func(ctx context.Context) error { return once(ctx, k.d) }); err != nil {
 		k.d.Kill()
 	}

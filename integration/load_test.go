@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,8 +33,9 @@ type load struct {
 	http *http.Client // not the package client: it is about the bytes
 	work string       // directory of the host that sessions have at /work
 
-	mortal    bool // sessions may be lost with their runner
-	forgetful bool // the past may be trimmed while a caller still looks at it
+	mortal    bool  // sessions may be lost with their runner
+	forgetful bool  // the past may be trimmed while a caller still looks at it
+	favoured  []int // kinds that come more often
 
 	opening sync.Mutex
 	session string    // in which commands run
@@ -51,23 +53,34 @@ type load struct {
 
 // A kind is a way to use a daemon.
 type kind struct {
-	name string
-	do   func(*load, context.Context) error
+	name  string
+	leads []string // to failpoints that others do not lead to: beginnings of names
+	do    func(*load, context.Context) error
 }
 
 var kinds = []kind{
-	{"quick", (*load).quick},
-	{"quick again", (*load).quickAgain},
-	{"slow", (*load).slow},
-	{"large", (*load).large},
-	{"too large", (*load).tooLarge},
-	{"input", (*load).input},
-	{"cancel", (*load).cancel},
-	{"pause", (*load).pause},
-	{"delete", (*load).delete},
-	{"short session", (*load).shortSession},
-	{"refused", (*load).refused},
-	{"signed", (*load).signed},
+	{"quick", []string{"runner."}, (*load).quick},
+	{"quick again", nil, (*load).quickAgain},
+	{"slow", nil, (*load).slow},
+	{"large", []string{"blob.", "spool.", "supervisor.retain.output"}, (*load).large},
+	{"too large", []string{"spool.noted"}, (*load).tooLarge},
+	{"input", []string{"supervisor.input."}, (*load).input},
+	{"cancel", nil, (*load).cancel},
+	{"pause", []string{"supervisor.exec.frozen"}, (*load).pause},
+	{"delete", []string{"supervisor.exec.deleted"}, (*load).delete},
+	{"short session", []string{"supervisor.session."}, (*load).shortSession},
+	{"refused", nil, (*load).refused},
+	{"signed", []string{"journal.checkpoint."}, (*load).signed},
+}
+
+// leading are the kinds that lead to a failpoint, if not all do.
+func leading(point string) (some []int) {
+	for i, k := range kinds {
+		if slices.ContainsFunc(k.leads, func(begin string) bool { return strings.HasPrefix(point, begin) }) {
+			some = append(some, i)
+		}
+	}
+	return some
 }
 
 func newLoad(d *testbox.Daemon, work string) *load {
@@ -89,7 +102,10 @@ func (l *load) run(ctx context.Context, callers int, enough <-chan struct{}) {
 				k := rand.IntN(len(kinds))
 				if n < len(kinds) {
 					k = n // each of them at the least
+				} else if len(l.favoured) > 0 && rand.IntN(2) == 0 {
+					k = l.favoured[rand.IntN(len(l.favoured))]
 				}
+				time.Sleep(rand.N(pause))
 				err := kinds[k].do(l, ctx)
 				switch {
 				case err == nil:
@@ -121,6 +137,9 @@ func (l *load) faults() []string {
 	return l.wrong
 }
 
+// pause is what lies between two operations of a caller, at most.
+const pause = 8 * time.Millisecond
+
 // patience is how long one request is repeated.
 const patience = 30 * time.Second
 
@@ -134,7 +153,10 @@ func (l *load) ask(ctx context.Context, method, path, key string, body any) (sta
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for ; ; time.Sleep(5 * time.Millisecond) {
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		if l.forgetful && key != "" && time.Since(begin) > remembered/2 {
+			return 0, nil, errMoot // the key may be forgotten
+		}
 		status, answer, err = l.once(ctx, method, path, key, content)
 		if ctx.Err() != nil {
 			return 0, nil, fmt.Errorf("%s %s: no answer within %v: %d %.200s %v", method, path, patience, status, answer, err)
@@ -228,11 +250,12 @@ func (l *load) read(ctx context.Context, path string, into any) (bool, error) {
 	return true, json.Unmarshal(answer, into)
 }
 
-// How long the sessions of a forgetful load live, and how long commands begin in one: records are kept as
-// long as something that lives rests on them.
+// Of a forgetful load: how long its daemon remembers what has ended; how long its sessions live, and how long commands
+// begin in one, because records are kept as long as something that lives rests on them.
 const (
-	shortLife = time.Second
-	welcome   = 200 * time.Millisecond
+	remembered = time.Second
+	shortLife  = 600 * time.Millisecond
+	welcome    = 150 * time.Millisecond
 )
 
 // place is the session in which commands run, opened when there is none.
