@@ -1,7 +1,9 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -247,17 +249,31 @@ func (r *registry) uncount(s *session) {
 	}
 }
 
-// forget drops the oldest ended sessions beyond the history.
+// forget drops the oldest ended sessions beyond the history, of the users who have the most of them: as what the
+// ledger keeps in view, the history is everybody's (R090).
 func (r *registry) forget() {
 	excess := len(r.sessions) - r.live - r.history
 	if excess <= 0 {
 		return
 	}
+	ended, drop := map[uint32]int{}, map[uint32]int{}
+	for _, s := range r.order {
+		if s.over() {
+			ended[s.principal.UID]++
+		}
+	}
+	for ; excess > 0 && len(ended) > 0; excess-- {
+		most := slices.MaxFunc(slices.Sorted(maps.Keys(ended)), func(a, b uint32) int { return cmp.Compare(ended[a], ended[b]) })
+		drop[most]++
+		if ended[most]--; ended[most] == 0 {
+			delete(ended, most)
+		}
+	}
 	r.order = slices.DeleteFunc(r.order, func(s *session) bool {
-		if excess == 0 || !s.over() {
+		if drop[s.principal.UID] == 0 || !s.over() {
 			return false
 		}
-		excess--
+		drop[s.principal.UID]--
 		delete(r.sessions, s.id)
 		return true
 	})

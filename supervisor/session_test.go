@@ -3,6 +3,8 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -451,4 +453,21 @@ func TestShutdown(t *testing.T) {
 			t.Errorf("%v", types)
 		}
 	})
+}
+
+// R090: one user's sessions take nothing of another's out of the history, whatever their number.
+func TestHistoryIsShared(t *testing.T) {
+	r := newRegistry(4, time.Now)
+	ended := func(uid uint32, id string) {
+		s := newSession(api.Principal{UID: uid}, &api.SessionOpen{Target: api.Target{Local: &api.Local{}}})
+		s.id, s.state = id, stateClosed
+		r.restore(s)
+	}
+	ended(1, "hers")
+	for i := range 20 {
+		ended(2, fmt.Sprint("his", i))
+	}
+	if len(r.sessions) != 4 || len(r.order) != 4 || r.sessions["hers"] == nil || r.sessions["his19"] == nil {
+		t.Errorf("%v", slices.Sorted(maps.Keys(r.sessions)))
+	}
 }

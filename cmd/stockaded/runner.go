@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,7 +51,7 @@ func (c *config) connect(ctx context.Context, state string, stderr io.Writer) (*
 		return nil, errors.New("starting a runner takes root; start stockade-run as root and say --runner SOCKET")
 	}
 	dir := filepath.Join(runtimeDir, instance(state))
-	if err := os.MkdirAll(dir, 0o711); err != nil {
+	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("start the runner: %w", err)
 	}
 	socket := filepath.Join(dir, "runner.sock")
@@ -79,38 +80,41 @@ func (c *config) connect(ctx context.Context, state string, stderr io.Writer) (*
 
 // follow connects to a runner that ends when we leave it nothing.
 func follow(ctx context.Context, socket string) (*runner, error) {
-	pid, err := listening(socket)
-	if err != nil {
-		return nil, err
-	}
-	ours, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return nil, fmt.Errorf("pidfd of the runner: %w", err)
-	}
 	r, err := launch.Dial(ctx, socket)
 	if err != nil {
-		unix.Close(ours)
 		return nil, err
 	}
-	return &runner{Runner: r, ours: os.NewFile(uintptr(ours), "runner")}, nil
+	pidfd, err := unix.PidfdOpen(r.PID(), 0)
+	if err != nil {
+		r.Disconnect()
+		return nil, fmt.Errorf("pidfd of the runner: %w", err)
+	}
+	ours := os.NewFile(uintptr(pidfd), "runner")
+	// Had it ended meanwhile, its number could be another's, whom we would kill one day. It answers: it has not.
+	if _, err := r.Sessions(ctx); err != nil {
+		ours.Close()
+		r.Disconnect()
+		return nil, err
+	}
+	return &runner{Runner: r, ours: ours}, nil
 }
 
-// listening returns the process that listens on a socket, by the kernel's word (SO_PEERCRED of the
-// connecting side is whoever called listen).
-func listening(socket string) (int, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("socket: %w", err)
+// makeDir makes the directory in which our runner listens, and refuses one in which somebody else could have put
+// a socket of his own.
+func makeDir(dir string) error {
+	for _, dir := range []string{filepath.Dir(dir), dir} {
+		if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		info, err := os.Lstat(dir)
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) || info.Mode().Perm()&0o022 != 0 {
+			return fmt.Errorf("%s (%v) is not a directory that only this user can write", dir, info.Mode())
+		}
 	}
-	defer unix.Close(fd)
-	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err != nil {
-		return 0, fmt.Errorf("connect %s: %w", socket, err)
-	}
-	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil {
-		return 0, fmt.Errorf("peer of %s: %w", socket, err)
-	}
-	return int(cred.Pid), nil
+	return nil
 }
 
 // child is a runner that we have started and that has not answered yet.

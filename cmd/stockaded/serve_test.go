@@ -105,6 +105,40 @@ func TestInstance(t *testing.T) {
 	}
 }
 
+// T153: our runner listens where nobody else could have put a socket, and what is found there is not repaired.
+func TestMakeDir(t *testing.T) {
+	for name, row := range map[string]struct {
+		prepare func(parent, dir string) error
+		refused bool
+	}{
+		"nothing is there": {func(string, string) error { return nil }, false},
+		"it is there":      {func(parent, dir string) error { return os.MkdirAll(dir, 0o711) }, false},
+		"others may write": {func(parent, dir string) error { return errors.Join(os.Mkdir(parent, 0o755), os.Chmod(parent, 0o777)) }, true},
+		"so may a group":   {func(parent, dir string) error { return errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o775)) }, true},
+		"a link to one": {func(parent, dir string) error {
+			return errors.Join(os.Mkdir(parent, 0o755), os.Symlink(os.TempDir(), dir))
+		}, true},
+		"a file": {func(parent, dir string) error { return os.WriteFile(parent, nil, 0o600) }, true},
+		"somebody else's": {func(parent, dir string) error {
+			return errors.Join(os.Mkdir(parent, 0o755), os.Lchown(parent, 1001, 0))
+		}, true},
+		"a link of a parent": {func(parent, dir string) error { return os.Symlink("/usr", parent) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parent := filepath.Join(t.TempDir(), "run")
+			dir := filepath.Join(parent, "instance")
+			if err := row.prepare(parent, dir); errors.Is(err, os.ErrPermission) {
+				return // only root can give a directory away
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if err := makeDir(dir); (err != nil) != row.refused {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
 func TestFind(t *testing.T) {
 	if p, err := find("x/stockade-run", "stockade-run"); err != nil || !filepath.IsAbs(p) {
 		t.Errorf("%s %v", p, err)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -929,8 +930,45 @@ func TestListenerAllows(t *testing.T) {
 	defer unix.Close(fds[1])
 	c := unixConn(t, fds[0])
 	defer c.Close()
-	if uid, err := peer(c); err != nil || uid != uint32(os.Geteuid()) {
-		t.Errorf("peer: %d, %v", uid, err)
+	if cred, err := peer(c); err != nil || cred.Uid != uint32(os.Geteuid()) {
+		t.Errorf("peer: %+v, %v", cred, err)
+	}
+}
+
+// T153: who listens in a runner's place and is neither root nor the daemon's own user is told nothing.
+func TestDialForeignListener(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("STOCKADE_NOSKIP") == "1" {
+			t.Fatal("needs root")
+		}
+		t.Skip("needs root: it listens as somebody else")
+	}
+	path := filepath.Join(t.TempDir(), "run.sock")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		defer unix.Close(fd)
+		err = unix.Bind(fd, &unix.SockaddrUnix{Name: path})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// This thread alone: the kernel notes who calls listen.
+	const foreign = 1001
+	runtime.LockOSThread()
+	setEUID := func(uid uintptr) {
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uid, ^uintptr(0)); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	setEUID(foreign)
+	err = unix.Listen(fd, 1)
+	setEUID(0)
+	runtime.UnlockOSThread()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Dial(t.Context(), path); err == nil || !strings.Contains(err.Error(), "user 1001") {
+		t.Errorf("dial: %v", err)
 	}
 }
 

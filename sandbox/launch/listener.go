@@ -76,8 +76,8 @@ func (l *Listener) admit() (*net.UnixConn, error) {
 		if err != nil {
 			return nil, err
 		}
-		uid, err := peer(conn)
-		if err == nil && l.allows(uid) {
+		cred, err := peer(conn)
+		if err == nil && l.allows(cred.Uid) {
 			return conn, nil
 		}
 		conn.Close()
@@ -86,18 +86,15 @@ func (l *Listener) admit() (*net.UnixConn, error) {
 
 func (l *Listener) allows(uid uint32) bool { return uid == l.uid || uid == 0 }
 
-// peer returns the uid that the kernel recorded when the peer connected.
-func peer(conn *net.UnixConn) (uint32, error) {
+// peer returns what the kernel recorded of the peer: when it connected, or when it began to listen.
+func peer(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	var cred *unix.Ucred
 	cerr := raw.Control(func(fd uintptr) {
 		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
-	if err := errors.Join(cerr, err); err != nil {
-		return 0, err
-	}
-	return cred.Uid, nil
+	return cred, errors.Join(cerr, err)
 }

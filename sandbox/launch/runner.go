@@ -22,6 +22,7 @@ import (
 // caller closes, or kills and forgets, what it no longer wants.
 type Runner struct {
 	socket *packet.Conn
+	pid    int
 	host   sandbox.Host
 	gone   chan struct{}
 
@@ -66,12 +67,19 @@ func Dial(ctx context.Context, path string) (*Runner, error) {
 }
 
 func newRunner(ctx context.Context, conn *net.UnixConn) (*Runner, error) {
-	socket, err := packet.NewConn(conn)
+	cred, err := peer(conn)
+	if err == nil && cred.Uid != 0 && cred.Uid != uint32(os.Geteuid()) {
+		err = fmt.Errorf("it is user %d who listens, not a runner of root's", cred.Uid)
+	}
+	var socket *packet.Conn
+	if err == nil {
+		socket, err = packet.NewConn(conn)
+	}
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("runner socket: %w", err)
 	}
-	r := &Runner{socket: socket, gone: make(chan struct{}), calls: map[uint64]*call{}}
+	r := &Runner{socket: socket, pid: int(cred.Pid), gone: make(chan struct{}), calls: map[uint64]*call{}}
 	go r.receive()
 	var hello helloReply
 	if err := r.do(ctx, kindHello, helloCall{version}, &hello); err != nil {
@@ -85,6 +93,9 @@ func newRunner(ctx context.Context, conn *net.UnixConn) (*Runner, error) {
 	r.host = hello.Host
 	return r, nil
 }
+
+// PID is the process that began to listen: the runner, as long as it answers.
+func (r *Runner) PID() int { return r.pid }
 
 // Host returns what the runner found out about the machine.
 func (r *Runner) Host() sandbox.Host { return r.host }

@@ -2,15 +2,39 @@ package ledger
 
 import "github.com/stockade-dev/stockade/supervisor/api"
 
-// events are the newest events of all logs, oldest first. Each is in the log of its owner and, when it
-// is about a session, in that of the session.
+// events are the newest events of all logs, by user: as in [shared], they go where there are most. Each is in
+// the log of its owner and, when it is about a session, in that of the session.
 type events struct {
+	byUser map[uint32]*userEvents
+	size   int
+}
+
+// userEvents are those of one user, oldest first.
+type userEvents struct {
 	first int64 // number of the oldest that is kept, among all that there ever were
 	kept  ring[event]
 }
 
+// of returns the events of a user.
+func (e *events) of(uid uint32) *userEvents {
+	if e.byUser == nil {
+		e.byUser = map[uint32]*userEvents{}
+	}
+	u := e.byUser[uid]
+	if u == nil {
+		u = new(userEvents)
+		e.byUser[uid] = u
+	}
+	return u
+}
+
+func (u *userEvents) len() int { return u.kept.len }
+
+// since is when the oldest was.
+func (u *userEvents) since() int64 { return u.kept.at(0).AtNS }
+
 // at returns the event with a number that a log has.
-func (e *events) at(n int64) *event { return e.kept.at(int(n - e.first)) }
+func (u *userEvents) at(n int64) *event { return u.kept.at(int(n - u.first)) }
 
 // event is a notice; its Seq is that in the log of the owner.
 type event struct {
@@ -22,7 +46,7 @@ type event struct {
 // log is the events of one owner or session.
 type log struct {
 	last int64   // number of the newest event
-	at   []int64 // where the events that are kept are among all; their numbers end with last
+	at   []int64 // where the events that are kept are among the user's; their numbers end with last
 }
 
 func (l *log) add(at int64) int64 {
@@ -33,25 +57,31 @@ func (l *log) add(at int64) int64 {
 
 // note makes an event of owner o's. It is one of the session too, if that is o's.
 func (s *State) note(o *owner, n api.Notice) {
-	at := s.events.first + int64(s.events.kept.len)
+	u := s.events.of(o.UID)
+	at := u.first + int64(u.kept.len)
 	e := event{Notice: n, owner: o}
 	e.Seq = o.log.add(at)
 	if ses := s.sessions[n.SessionID]; ses != nil && ses.owner == o {
 		e.inSession = ses.log.add(at)
 	}
-	s.events.kept.push(e)
+	u.kept.push(e)
+	s.events.size++
 }
 
-// dropEvent forgets the oldest event.
-func (s *State) dropEvent() {
-	e := s.events.kept.at(0)
+// dropEvent forgets the oldest event of a user's.
+func (s *State) dropEvent(uid uint32) {
+	u := s.events.byUser[uid]
+	e := u.kept.at(0)
 	e.owner.log.at = e.owner.log.at[1:]
 	if e.inSession != 0 {
 		log := &s.sessions[e.SessionID].log
 		log.at = log.at[1:]
 	}
-	s.events.kept.pop()
-	s.events.first++
+	u.kept.pop()
+	u.first++
+	if s.events.size--; u.kept.len == 0 {
+		delete(s.events.byUser, uid)
+	}
 }
 
 // diagnosis is what is wrong with a frame, a receipt or a change of state: one of the codes, and
@@ -104,7 +134,7 @@ func (s *State) Notices(o Owner, session string, after int64, limit int) (list [
 	}
 	first, last = l.last-int64(len(l.at))+1, l.last
 	for seq := max(after+1, first); seq <= last && len(list) < limit; seq++ {
-		n := s.events.at(l.at[seq-first]).Notice
+		n := s.events.byUser[o.UID].at(l.at[seq-first]).Notice
 		n.Seq = seq
 		n.At = rfc3339(n.AtNS)
 		list = append(list, n)

@@ -293,7 +293,7 @@ func (w *watch) after(t *rapid.T, s *State, r Record) {
 			t.Fatalf("%T dropped live execution %s", r, id)
 		}
 	}
-	if s.ended.len() > s.limits.History || s.closed.len() > s.limits.Sessions || s.events.kept.len > s.limits.Notices ||
+	if s.ended.len() > s.limits.History || s.closed.len() > s.limits.Sessions || s.events.size > s.limits.Notices ||
 		s.usedKeys.len() > s.limits.Keys || s.settled.len() > s.limits.Intents {
 		t.Fatalf("%T: more is kept than the limits say", r)
 	}

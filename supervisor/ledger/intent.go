@@ -114,10 +114,10 @@ func (s *State) settle(seq int64, rec *Settled) {
 		return
 	}
 	it.Outcome, it.SettledAtNS, it.receipt = r.Outcome, rec.AtNS, seq
-	s.settled.add(seq, it)
+	s.settled.add(it.owner.UID, seq, it)
 	if k := s.claimed(it); k != nil {
 		k.receipt, k.settledAtNS = seq, rec.AtNS
-		s.usedKeys.add(seq, k)
+		s.usedKeys.add(it.owner.UID, seq, k)
 	}
 	if r.Outcome == api.OutcomeDenied {
 		s.violation(it, rec)
@@ -223,12 +223,12 @@ func (s *State) frame(r *Frame) {
 func (s *State) dropIntent(it *intent) {
 	delete(s.intents, it.IntentID)
 	s.admitted.remove(it.EmittedAtSeq)
-	s.settled.remove(it.receipt)
+	s.settled.remove(it.owner.UID, it.receipt)
 }
 
 func (s *State) dropKey(k *key) {
 	delete(s.keys, k.name)
-	s.usedKeys.remove(k.receipt)
+	s.usedKeys.remove(k.name.owner.UID, k.receipt)
 }
 
 // Intent returns an intent, in flight or among the last that were settled.

@@ -186,7 +186,7 @@ func (s *State) conclude(seq int64, p *process, rec *Settled) {
 		s.note(p.owner, n)
 	}
 	s.become(p, state, rec.AtNS)
-	s.ended.add(seq, p)
+	s.ended.add(p.owner.UID, seq, p)
 	if p.session != nil { // it may be out of view
 		p.session.Live--
 		p.session = nil
@@ -290,7 +290,7 @@ func (s *State) dropProcess(p *process) {
 	delete(s.processes, p.ExecID)
 	delete(s.startedBy, p.IntentID)
 	s.queue.remove(p.seq)
-	s.ended.remove(p.receipt)
+	s.ended.remove(p.owner.UID, p.receipt)
 }
 
 // Process returns an execution by its id.

@@ -125,7 +125,7 @@ func (s *State) endSession(seq int64, r *SessionEnd) {
 	}
 	ses.State, ses.Reason, ses.Usage = r.State, r.Reason, r.Usage
 	ses.EndedAtNS, ses.end = r.AtNS, seq
-	s.closed.add(seq, ses)
+	s.closed.add(ses.owner.UID, seq, ses)
 	s.note(ses.owner, ses.event(r.AtNS, r.Reason))
 }
 
@@ -141,11 +141,11 @@ func (s *State) adopt(r *Adopted) {
 // dropSession takes a session out of the view, and its log. Its events stay in that of its owner.
 func (s *State) dropSession(ses *session) {
 	for _, at := range ses.log.at {
-		s.events.at(at).inSession = 0
+		s.events.byUser[ses.owner.UID].at(at).inSession = 0
 	}
 	delete(s.sessions, ses.SessionID)
 	s.opened.remove(ses.receipt)
-	s.closed.remove(ses.end)
+	s.closed.remove(ses.owner.UID, ses.end)
 }
 
 // Session returns a session, live or among the last that ended.

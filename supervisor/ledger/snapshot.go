@@ -14,7 +14,7 @@ import (
 
 // snapshotVersion is that of the documents below. A change of what Apply makes of records changes
 // it too: a state of other rules is not one of ours.
-const snapshotVersion = 1
+const snapshotVersion = 2
 
 // snapshot is a State as a document. Owners are named by their place in the list of owners. Every list
 // has one order, so that equal states have equal bytes.
@@ -28,7 +28,7 @@ type snapshot struct {
 	Keys      []keySnapshot     `json:"keys"`      //
 	Sessions  []sessionSnapshot `json:"sessions"`  //
 	Processes []processSnapshot `json:"processes"` //
-	Events    []eventSnapshot   `json:"events"`    //
+	Events    []eventSnapshot   `json:"events"`    // by uid, and then so
 }
 
 type ownerSnapshot struct {
@@ -96,7 +96,7 @@ func (s *State) Capture() Capture {
 		Keys:      slices.Grow([]keySnapshot(nil), len(s.keys)),
 		Sessions:  slices.Grow([]sessionSnapshot(nil), s.opened.len()),
 		Processes: slices.Grow([]processSnapshot(nil), s.queue.len()),
-		Events:    slices.Grow([]eventSnapshot(nil), s.events.kept.len),
+		Events:    slices.Grow([]eventSnapshot(nil), s.events.size),
 	}
 	for i, o := range owners {
 		at[o] = i
@@ -116,9 +116,12 @@ func (s *State) Capture() Capture {
 	for p := range s.queue.upward() {
 		doc.Processes = append(doc.Processes, processSnapshot{at[p.owner], p.Process, p.seq, p.opened, p.receipt, p.blobs, p.told, p.progress})
 	}
-	for i := range s.events.kept.len {
-		e := s.events.kept.at(i)
-		doc.Events = append(doc.Events, eventSnapshot{at[e.owner], e.Notice, e.inSession})
+	for _, uid := range slices.Sorted(maps.Keys(s.events.byUser)) {
+		u := s.events.byUser[uid]
+		for i := range u.kept.len {
+			e := u.kept.at(i)
+			doc.Events = append(doc.Events, eventSnapshot{at[e.owner], e.Notice, e.inSession})
+		}
 	}
 	return Capture{doc}
 }
@@ -209,6 +212,7 @@ type restoring struct {
 
 // ending is something that is over, and the record that ended it.
 type ending[T any] struct {
+	uid  uint32
 	seq  int64
 	item *T
 }
@@ -230,7 +234,7 @@ func (r *restoring) intent(d *intentSnapshot) bool {
 	r.intents[it.IntentID] = it
 	r.admitted.add(it.EmittedAtSeq, it)
 	if it.receipt != 0 {
-		r.settled = append(r.settled, ending[intent]{it.receipt, it})
+		r.settled = append(r.settled, ending[intent]{it.owner.UID, it.receipt, it})
 	}
 	return true
 }
@@ -245,7 +249,7 @@ func (r *restoring) key(d *keySnapshot) bool {
 	}
 	r.keys[k.name] = k
 	if k.receipt != 0 {
-		r.used = append(r.used, ending[key]{k.receipt, k})
+		r.used = append(r.used, ending[key]{k.name.owner.UID, k.receipt, k})
 	}
 	return true
 }
@@ -262,7 +266,7 @@ func (r *restoring) session(d *sessionSnapshot) bool {
 	r.sessions[ses.SessionID] = ses
 	r.opened.add(ses.receipt, ses)
 	if ses.end != 0 {
-		r.closed = append(r.closed, ending[session]{ses.end, ses})
+		r.closed = append(r.closed, ending[session]{ses.owner.UID, ses.end, ses})
 	}
 	return true
 }
@@ -278,7 +282,7 @@ func (r *restoring) process(d *processSnapshot) bool {
 	r.processes[p.ExecID], r.startedBy[p.IntentID] = p, p
 	r.queue.add(p.seq, p)
 	if p.receipt != 0 {
-		r.ended = append(r.ended, ending[process]{p.receipt, p})
+		r.ended = append(r.ended, ending[process]{p.owner.UID, p.receipt, p})
 		return true
 	}
 	if it := r.intents[p.IntentID]; it == nil || it.Outcome != "" {
@@ -295,7 +299,13 @@ func (r *restoring) event(d *eventSnapshot) bool {
 		return false
 	}
 	e := event{Notice: d.Notice, owner: r.owners[d.Owner], inSession: d.InSession}
-	at := int64(r.events.kept.len)
+	uid := int64(e.owner.UID)
+	if uid < r.last {
+		return false
+	}
+	r.last = uid
+	u := r.events.of(e.owner.UID)
+	at := int64(u.kept.len)
 	e.owner.log.at = append(e.owner.log.at, at)
 	if e.inSession != 0 {
 		ses := r.sessions[e.SessionID]
@@ -304,7 +314,8 @@ func (r *restoring) event(d *eventSnapshot) bool {
 		}
 		ses.log.at = append(ses.log.at, at)
 	}
-	r.events.kept.push(e)
+	u.kept.push(e)
+	r.events.size++
 	return true
 }
 
@@ -313,22 +324,22 @@ func (r *restoring) over() bool {
 	ok := ended(&r.State.settled, r.settled, r.State.next) && ended(&r.State.usedKeys, r.used, r.State.next) &&
 		ended(&r.State.closed, r.closed, r.State.next) && ended(&r.State.ended, r.ended, r.State.next)
 	for _, o := range r.owners {
-		ok = ok && o.log.unbroken(func(at int64) int64 { return r.events.at(at).Seq })
+		ok = ok && o.log.unbroken(func(at int64) int64 { return r.events.byUser[o.UID].at(at).Seq })
 	}
 	for _, ses := range r.sessions {
-		ok = ok && ses.log.unbroken(func(at int64) int64 { return r.events.at(at).inSession })
+		ok = ok && ses.log.unbroken(func(at int64) int64 { return r.events.byUser[ses.owner.UID].at(at).inSession })
 	}
 	return ok
 }
 
-func ended[T any](to *roll[T], list []ending[T], next int64) bool {
+func ended[T any](to *shared[T], list []ending[T], next int64) bool {
 	slices.SortFunc(list, func(a, b ending[T]) int { return cmp.Compare(a.seq, b.seq) })
 	last := int64(0)
 	for _, e := range list {
 		if e.seq <= last || e.seq >= next {
 			return false
 		}
-		to.add(e.seq, e.item)
+		to.add(e.uid, e.seq, e.item)
 		last = e.seq
 	}
 	return true

@@ -74,20 +74,20 @@ type State struct {
 	owners map[Owner]*owner
 
 	intents  map[string]*intent
-	admitted roll[intent] // by the record of the intent
-	settled  roll[intent] // by that of the receipt
+	admitted roll[intent]   // by the record of the intent
+	settled  shared[intent] // by that of the receipt
 
 	keys     map[keyName]*key
-	usedKeys roll[key] // of settled intents, by the record of the receipt
+	usedKeys shared[key] // of settled intents, by the record of the receipt
 
 	processes map[string]*process
 	startedBy map[string]*process // by intent
 	queue     roll[process]       // all of them, by the record of the intent
-	ended     roll[process]       // by that of the receipt
+	ended     shared[process]     // by that of the receipt
 
 	sessions map[string]*session
-	opened   roll[session] // all of them, by the receipt of the open
-	closed   roll[session] // by the record of the end
+	opened   roll[session]   // all of them, by the receipt of the open
+	closed   shared[session] // by the record of the end
 
 	events events
 }
@@ -178,50 +178,52 @@ func (s *State) owner(p api.Principal) *owner {
 	return s.owners[o]
 }
 
-// evict drops what is over and too much, the oldest first.
+// evict drops what is over and too much, the oldest first, of the user who has the most.
 func (s *State) evict() {
 	for s.ended.len() > s.limits.History {
-		s.dropProcess(s.ended.oldest())
+		s.dropProcess(s.ended.excess())
 	}
 	for s.closed.len() > s.limits.Sessions {
-		s.dropSession(s.closed.oldest())
+		s.dropSession(s.closed.excess())
 	}
 	for s.settled.len() > s.limits.Intents {
-		s.dropIntent(s.settled.oldest())
+		s.dropIntent(s.settled.excess())
 	}
 	for s.usedKeys.len() > s.limits.Keys {
-		s.dropKey(s.usedKeys.oldest())
+		s.dropKey(s.usedKeys.excess())
 	}
-	for s.events.kept.len > s.limits.Notices {
-		s.dropEvent()
+	for s.events.size > s.limits.Notices {
+		s.dropEvent(largest(s.events.byUser, (*userEvents).len, (*userEvents).since))
 	}
 }
 
 // retire drops what ended before an instant, and what is named and has ended.
 func (s *State) retire(r *Retired) {
 	before := r.BeforeNS
-	for p := range s.ended.upward() {
+	for p := range s.ended.all() {
 		if p.EndedAtNS < before || slices.Contains(r.Executions, p.ExecID) {
 			s.dropProcess(p)
 		}
 	}
-	for ses := range s.closed.upward() {
+	for ses := range s.closed.all() {
 		if ses.EndedAtNS < before || slices.Contains(r.Sessions, ses.SessionID) {
 			s.dropSession(ses)
 		}
 	}
-	for it := range s.settled.upward() {
+	for it := range s.settled.all() {
 		if it.SettledAtNS < before {
 			s.dropIntent(it)
 		}
 	}
-	for k := range s.usedKeys.upward() {
+	for k := range s.usedKeys.all() {
 		if k.settledAtNS < before {
 			s.dropKey(k)
 		}
 	}
-	for s.events.kept.len > 0 && s.events.kept.at(0).AtNS < before {
-		s.dropEvent()
+	for uid, u := range s.events.byUser {
+		for u.kept.len > 0 && u.kept.at(0).AtNS < before {
+			s.dropEvent(uid)
+		}
 	}
 	s.dropOwners()
 }
@@ -229,11 +231,32 @@ func (s *State) retire(r *Retired) {
 // Overdue reports whether the first that ended, of any kind, ended before an instant: then a [Retired] with
 // it has something to take out of view.
 func (s *State) Overdue(beforeNS int64) bool {
-	return s.ended.len() > 0 && s.ended.oldest().EndedAtNS < beforeNS ||
-		s.closed.len() > 0 && s.closed.oldest().EndedAtNS < beforeNS ||
-		s.settled.len() > 0 && s.settled.oldest().SettledAtNS < beforeNS ||
-		s.usedKeys.len() > 0 && s.usedKeys.oldest().settledAtNS < beforeNS ||
-		s.events.kept.len > 0 && s.events.kept.at(0).AtNS < beforeNS
+	for p := range s.ended.oldest() {
+		if p.EndedAtNS < beforeNS {
+			return true
+		}
+	}
+	for ses := range s.closed.oldest() {
+		if ses.EndedAtNS < beforeNS {
+			return true
+		}
+	}
+	for it := range s.settled.oldest() {
+		if it.SettledAtNS < beforeNS {
+			return true
+		}
+	}
+	for k := range s.usedKeys.oldest() {
+		if k.settledAtNS < beforeNS {
+			return true
+		}
+	}
+	for _, u := range s.events.byUser {
+		if u.kept.at(0).AtNS < beforeNS {
+			return true
+		}
+	}
+	return false
 }
 
 // dropOwners forgets who has nothing left here. A scope is what the caller says, so there can
@@ -252,8 +275,10 @@ func (s *State) dropOwners() {
 	for name := range s.keys {
 		used[name.owner] = true
 	}
-	for i := range s.events.kept.len {
-		used[s.events.kept.at(i).owner] = true
+	for _, u := range s.events.byUser {
+		for i := range u.kept.len {
+			used[u.kept.at(i).owner] = true
+		}
 	}
 	for name, o := range s.owners {
 		if !used[o] {

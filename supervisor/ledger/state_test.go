@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -419,6 +420,48 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// R090: what one user does, under however many scopes, takes nothing of another's out of view: neither the keys that
+// keep it from happening twice, nor executions with their output, nor events.
+func TestViewIsShared(t *testing.T) {
+	l := tell(t)
+	const most = 8
+	l.apply(&Start{Header: l.head(), Limits: Limits{History: most, Sessions: most, Intents: 2 * most, Notices: 40, Keys: most}})
+	mine := func(id string, who api.Principal) {
+		l.open(who, "s-"+id)
+		l.exec(who, "s-"+id, "x-"+id, false)
+		l.settle("i-x-"+id, api.OutcomeOK, api.Payload{Exec: &api.ExecResult{}})
+		l.apply(&SessionEnd{Header: l.head(), SessionID: "s-" + id, State: "closed"})
+		l.intent("k-"+id, api.Request{Op: api.OpBlobPut, Principal: who, Key: "key-" + id, Blob: &api.BlobPut{}})
+		l.settle("k-"+id, api.OutcomeOK, api.Payload{})
+	}
+	mine("alice", alice)
+	events, _, _ := l.Notices(OwnerOf(alice), "", 0, 99)
+	for i := range 20 * most {
+		who := bob
+		who.Scope.AgentID = strconv.Itoa(i)
+		mine("bob"+strconv.Itoa(i), who)
+	}
+	if _, ok := l.Key(OwnerOf(alice), "key-alice"); !ok {
+		t.Error("her key is gone")
+	}
+	if _, ok := l.Process("x-alice"); !ok {
+		t.Error("her execution is gone")
+	}
+	if _, ok := l.Session("s-alice"); !ok {
+		t.Error("her session is gone")
+	}
+	if _, ok := l.Intent("k-alice"); !ok {
+		t.Error("her intent is gone")
+	}
+	if now, _, _ := l.Notices(OwnerOf(alice), "", 0, 99); len(now) != len(events) {
+		t.Errorf("%d of her %d events are there", len(now), len(events))
+	}
+	last := strconv.Itoa(20*most - 1)
+	if _, ok := l.Process("x-bob" + last); !ok {
+		t.Error("his last execution is gone")
+	}
+}
+
 // R134, R135: what is in flight is known, oldest first, with the place of its record and of its last frame.
 func TestInFlight(t *testing.T) {
 	l := tell(t)
@@ -708,7 +751,7 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ from, to string }{
-		{`"version":1`, `"version":2`},
+		{`"version":2`, `"version":3`},
 		{`"records":`, `"records":-`},
 		{`"history":2000,`, ``},
 		{`"owner":1`, `"owner":7`},
@@ -720,7 +763,7 @@ func TestRestoreRefuses(t *testing.T) {
 		{`"key":"k"`, `"key":""`},
 		{`"seq":2,"kind"`, `"seq":3,"kind"`},
 		{`"in_session":1`, `"in_session":9`},
-		{`"version":1`, `"version":1,"more":1`},
+		{`"version":2`, `"version":2,"more":1`},
 		{`}]}`, `}]`},
 	} {
 		changed := strings.Replace(string(b), c.from, c.to, 1)
