@@ -124,18 +124,19 @@ func BenchmarkStart(b *testing.B) {
 	p := newPast(b)
 	p.tell(b, 100_000)
 	start := func(b *testing.B) {
-		var next int64
+		var next, size int64
 		var used time.Duration
 		for b.Loop() {
 			before := cpu(b)
 			s := p.start(b)
 			used += cpu(b) - before
 			b.StopTimer()
-			next = s.journal.Next()
+			next, size = s.journal.Next(), s.journal.Size()
 			s.die()
 			b.StartTimer()
 		}
 		b.ReportMetric(float64(next), "records")
+		b.ReportMetric(float64(size), "bytes")
 		b.ReportMetric(float64(used)/float64(b.N), "cpu-ns/op")
 	}
 	b.Run("genesis", start)

@@ -56,7 +56,7 @@ type Defaults struct {
 	JournalAge       time.Duration // after which records may be trimmed; 0 means never
 	JournalBytes     int64         // size from which on records are trimmed; 0 means none
 	SegmentBytes     int64         // of a file of the journal, which is trimmed by whole files; 0 means 64 MiB
-	SnapshotEvery    int64         // records from one snapshot to the next; 0 means 50,000
+	SnapshotEvery    int64         // records from one snapshot to the next; 0 means 20,000
 	RetainEvery      time.Duration // between two rounds of retention; 0 means 10 minutes
 }
 
@@ -79,7 +79,7 @@ func (d Defaults) filled() Defaults {
 		JournalAge:       d.JournalAge,
 		JournalBytes:     d.JournalBytes,
 		SegmentBytes:     d.SegmentBytes,
-		SnapshotEvery:    cmp.Or(d.SnapshotEvery, 50_000),
+		SnapshotEvery:    cmp.Or(d.SnapshotEvery, 20_000),
 		RetainEvery:      cmp.Or(d.RetainEvery, 10*time.Minute),
 	}
 }

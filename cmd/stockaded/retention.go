@@ -17,6 +17,6 @@ func retentionFlags(cmd *cobra.Command, d *supervisor.Defaults) {
 	f.DurationVar(&d.JournalAge, "journal-age", 0, "age from which on records are trimmed; without it none is for its age")
 	f.Int64Var(&d.JournalBytes, "journal-bytes", 0, "size of the journal from which on records are trimmed; without it none is for its size")
 	f.Int64Var(&d.SegmentBytes, "segment-bytes", 0, "size of a file of the journal, which is trimmed by whole files (default 64 MiB)")
-	f.Int64Var(&d.SnapshotEvery, "snapshot-every", 0, "records from one snapshot to the next (default 50000)")
+	f.Int64Var(&d.SnapshotEvery, "snapshot-every", 0, "records from one snapshot to the next (default 20000)")
 	f.DurationVar(&d.RetainEvery, "retain-every", 0, "time between two rounds in which all of this is seen to (default 10m)")
 }

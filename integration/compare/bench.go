@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 const program = "/bin/true"
 
 // parallel is how many callers there are at once in the figures that say so.
-const parallel = 16
+var parallel = []int{1, 4, 16}
 
 // floodBytes is how much a flood writes: less than the output ceiling of the profile.
 const floodBytes = 60 << 20
@@ -28,6 +29,7 @@ const floodBytes = 60 << 20
 type bench struct {
 	ctx     context.Context
 	client  *client.Client
+	socket  string
 	dir     string
 	n       int
 	figures []Figure
@@ -68,6 +70,12 @@ func (b *bench) all() error {
 		return err
 	}
 	if err := b.crowd(session); err != nil {
+		return err
+	}
+	if err := b.events(session); err != nil {
+		return err
+	}
+	if err := b.cancel(session); err != nil {
 		return err
 	}
 	if err := b.flood(session); err != nil {
@@ -127,31 +135,109 @@ func (b *bench) openAndClose() error {
 	return nil
 }
 
-// crowd measures exec with many callers at once, against one alone.
+// crowd measures exec with few and many callers at once: how many receipts they get in a second, and what
+// one of many waits, against one alone.
 func (b *bench) crowd(session string) error {
-	var (
-		all  sync.WaitGroup
-		mu   sync.Mutex
-		took []time.Duration
-		bad  error
-	)
-	for range parallel {
-		all.Go(func() {
-			for range b.n {
-				begin := time.Now()
-				err := b.exec(session)
-				mu.Lock()
-				took = append(took, time.Since(begin))
-				bad = errors.Join(bad, err)
-				mu.Unlock()
-			}
-		})
+	for _, callers := range parallel {
+		var (
+			all  sync.WaitGroup
+			mu   sync.Mutex
+			took []time.Duration
+			bad  error
+		)
+		begin := time.Now()
+		for range callers {
+			all.Go(func() {
+				for range b.n {
+					begin := time.Now()
+					err := b.exec(session)
+					mu.Lock()
+					took = append(took, time.Since(begin))
+					bad = errors.Join(bad, err)
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		if bad != nil {
+			return bad
+		}
+		b.figures = append(b.figures, Figure{Name: fmt.Sprintf("receipts of executions, %d at once", callers), N: len(took),
+			PerSecond: float64(len(took)) / time.Since(begin).Seconds()})
+		if callers == slices.Max(parallel) {
+			crowd := summarize(fmt.Sprintf("stockade exec, %d callers at once (p99 to p50 alone)", callers), "stockade exec", took)
+			crowd.OfP99 = true
+			b.figures = append(b.figures, crowd)
+		}
 	}
-	all.Wait()
-	crowd := summarize(fmt.Sprintf("stockade exec, %d callers at once (p99 to p50 alone)", parallel), "stockade exec", took)
-	crowd.OfP99 = true
-	b.figures = append(b.figures, crowd)
-	return bad
+	return nil
+}
+
+// events measures from the moment at which a record is made, and not yet durable, to that at which a second
+// client has the event in its hands.
+func (b *bench) events(session string) error {
+	ctx, stop := context.WithCancel(b.ctx)
+	defer stop()
+	var took []time.Duration
+	begun := make(chan struct{})
+	ended := make(chan error, 1)
+	reader := client.New(b.socket)
+	defer reader.CloseIdle()
+	go func() {
+		ended <- reader.FollowEvents(ctx, session, 0, func(n api.Notice) error {
+			if n.ExecID == "" {
+				return nil
+			}
+			select {
+			case <-begun:
+				took = append(took, time.Since(time.Unix(0, n.AtNS)))
+			default: // of before
+			}
+			return nil
+		})
+	}()
+	time.Sleep(200 * time.Millisecond) // for the past to go by
+	close(begun)
+	for range b.n {
+		if err := b.exec(session); err != nil {
+			return err
+		}
+	}
+	time.Sleep(200 * time.Millisecond)
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("events: %w", err)
+	}
+	if len(took) < b.n {
+		return fmt.Errorf("events: %d of %d executions", len(took), b.n)
+	}
+	b.figures = append(b.figures, summarize("event, from its record to a second client", "", took))
+	return nil
+}
+
+// grace is what a command gets that is canceled.
+const grace = 20 * time.Millisecond
+
+// cancel measures how long a cancel takes beyond the grace, of a command that ignores the TERM.
+func (b *bench) cancel(session string) error {
+	var took []time.Duration
+	for range b.n {
+		p, r, err := b.client.Start(b.ctx, api.Exec{SessionID: session, Argv: []string{"sh", "-c", "trap '' TERM; echo; sleep 1000 & wait; wait"}})
+		if p == nil {
+			return fmt.Errorf("cancel: %+v, %w", r, err)
+		}
+		if _, err := b.client.Output(b.ctx, p.ExecID, api.Read{WaitMS: 10_000}); err != nil {
+			return err
+		}
+		ns := int64(grace)
+		begin := time.Now()
+		if err := settled(b.client.Cancel(b.ctx, api.ProcessCancel{ProcessRef: api.ProcessRef{ExecID: p.ExecID}, GraceNS: &ns})); err != nil {
+			return err
+		}
+		took = append(took, time.Since(begin)-grace)
+	}
+	b.figures = append(b.figures, summarize("cancel, beyond its grace", "", took))
+	return nil
 }
 
 // flood measures how fast output moves: cmd > file, and the same bytes through the

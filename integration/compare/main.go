@@ -32,16 +32,17 @@ func main() {
 
 // Figure is one line of the table.
 type Figure struct {
-	Name     string  `json:"name"`
-	N        int     `json:"n"`
-	MinNS    int64   `json:"min_ns,omitempty"`
-	P50NS    int64   `json:"p50_ns,omitempty"`
-	P99NS    int64   `json:"p99_ns,omitempty"`
-	MBps     float64 `json:"mb_per_s,omitempty"`
-	Baseline string  `json:"baseline,omitempty"` // name of another figure
-	Ratio    float64 `json:"ratio,omitempty"`    // of p50 to p50, or of MB/s
-	OfP99    bool    `json:"of_p99,omitempty"`   // the ratio is of p99 to the baseline's p50
-	Skipped  string  `json:"skipped,omitempty"`
+	Name      string  `json:"name"`
+	N         int     `json:"n"`
+	MinNS     int64   `json:"min_ns,omitempty"`
+	P50NS     int64   `json:"p50_ns,omitempty"`
+	P99NS     int64   `json:"p99_ns,omitempty"`
+	MBps      float64 `json:"mb_per_s,omitempty"`
+	PerSecond float64 `json:"per_s,omitempty"`
+	Baseline  string  `json:"baseline,omitempty"` // name of another figure
+	Ratio     float64 `json:"ratio,omitempty"`    // of p50 to p50, or of MB/s
+	OfP99     bool    `json:"of_p99,omitempty"`   // the ratio is of p99 to the baseline's p50
+	Skipped   string  `json:"skipped,omitempty"`
 }
 
 func run(bin, out string, n int) error {
@@ -62,9 +63,12 @@ func run(bin, out string, n int) error {
 		return err
 	}
 	defer d.Stop()
-	b := &bench{ctx: context.Background(), client: d.Client(), dir: dir, n: n}
+	b := &bench{ctx: context.Background(), client: d.Client(), socket: d.Socket, dir: dir, n: n}
 	if err := b.all(); err != nil {
 		return fmt.Errorf("%w\n%s", err, d.Log())
+	}
+	if err := b.restart(bin); err != nil {
+		return fmt.Errorf("restart: %w", err)
 	}
 	relate(b.figures)
 	if err := print(os.Stdout, b.figures); err != nil {
@@ -115,6 +119,8 @@ func print(w io.Writer, figures []Figure) error {
 		switch {
 		case f.Skipped != "":
 			fmt.Fprintf(tw, "%s\t-\t-\t-\t\tskipped: %s\n", f.Name, f.Skipped)
+		case f.PerSecond > 0:
+			fmt.Fprintf(tw, "%s\t\t%.0f/s\n", f.Name, f.PerSecond)
 		case f.MBps > 0:
 			fmt.Fprintf(tw, "%s\t\t%.0f MB/s\t\t%s\t%s\n", f.Name, f.MBps, ratio(f), f.Baseline)
 		default:

@@ -64,11 +64,11 @@ var Table = []Row{
 	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "sandbox", "sandbox/launch", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
 		[]string{jsonexp, unix, tlog}},
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp}},
-	{"supervisor/server", []string{"supervisor/api", "sandbox"}, []string{unix}},
+	{"supervisor/server", []string{"supervisor/api", "sandbox"}, []string{jsonexp, unix}},
 
 	// Test equipment.
 	{"internal/archtest", nil, nil},
-	{"internal/testbox", []string{"supervisor/client"}, nil},
+	{"internal/testbox", []string{"supervisor/api", "supervisor/client", "supervisor/ledger", "internal/journal"}, nil},
 	{"integration/probe", nil, []string{unix}},
 	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox"}, nil},
 

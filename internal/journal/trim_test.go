@@ -544,3 +544,32 @@ func mustRead(t testing.TB, name string) []byte {
 	}
 	return b
 }
+
+// Cut says what the least trim takes.
+func TestCut(t *testing.T) {
+	j := open(t, fresh(t), Options{SegmentBytes: 4 << 10})
+	defer j.Close()
+	if before, ok := j.Cut(); ok {
+		t.Errorf("a journal of one file can be trimmed before %d", before)
+	}
+	for n := range 60 {
+		if _, err := j.Append(t.Context(), record(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		before, ok := j.Cut()
+		if !ok {
+			break
+		}
+		if first, err := j.Trim(before - 1); err != nil || first >= before-1 {
+			t.Fatalf("trimmed before %d: %d, %v", before-1, first, err)
+		}
+		if first, err := j.Trim(before); err != nil || first != before {
+			t.Fatalf("trimmed before %d: %d, %v", before, first, err)
+		}
+	}
+	if j.First() == 0 {
+		t.Error("nothing was trimmed")
+	}
+}

@@ -190,6 +190,37 @@ func (d *Daemon) Kill() {
 // Hangup asks the daemon to give way to the program that now is where it was started from.
 func (d *Daemon) Hangup() error { return d.cmd.Process.Signal(syscall.SIGHUP) }
 
+// Goroutines ends the daemon as a fault in it would, and returns how many goroutines it had by
+// its own word.
+func (d *Daemon) Goroutines() (int, error) {
+	before := len(d.Log())
+	if err := d.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		return 0, err
+	}
+	if !d.Ended(stopWithin) {
+		return 0, errors.New("stockaded goes on after SIGQUIT")
+	}
+	n := strings.Count(d.Log()[before:], "\ngoroutine ")
+	if n == 0 {
+		return 0, fmt.Errorf("stockaded ended with %v and named no goroutine", d.cmd.ProcessState)
+	}
+	return n, nil
+}
+
+// Memory is the most that the daemon had in memory so far, in bytes.
+func (d *Daemon) Memory() (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID()))
+	if err != nil {
+		return 0, err
+	}
+	var kib int64
+	_, text, _ := strings.Cut(string(status), "\nVmHWM:")
+	if _, err := fmt.Sscan(text, &kib); err != nil {
+		return 0, fmt.Errorf("VmHWM of %d: %w", d.PID(), err)
+	}
+	return kib << 10, nil
+}
+
 // Ended says whether the daemon ends within that time by itself.
 func (d *Daemon) Ended(within time.Duration) bool {
 	select {
