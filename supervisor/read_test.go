@@ -186,6 +186,38 @@ func TestReceipts(t *testing.T) {
 	})
 }
 
+// Policy sees the execution that a read is of, live or ended, whichever way it is read.
+func TestReadOfExecutionIsJudged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		id := b.session()
+		hidden := b.launch(api.Exec{SessionID: id, Argv: []string{"for", "1s"}, Labels: map[string]string{"hidden": "yes"}})
+		open := b.launch(api.Exec{SessionID: id, Argv: []string{"for", "1s"}})
+		for range 2 {
+			for _, x := range []*api.Pending{hidden, open} {
+				read := func(op api.Op) *api.Request {
+					return &api.Request{Op: op, Principal: alice, Read: &api.Read{ExecID: x.ExecID}}
+				}
+				_, get, _ := b.Process(t.Context(), read(api.OpProcessGet))
+				_, output, _ := b.Output(t.Context(), read(api.OpOutput))
+				_, watch, _ := b.Watch(t.Context(), read(api.OpProcessWatch), func(api.Event) {
+					if x == hidden {
+						t.Error("it is shown")
+					}
+				})
+				_, wait, _ := b.Wait(t.Context(), read(api.OpProcessWait))
+				for _, denial := range []*api.Receipt{get, output, watch, wait} {
+					if (denial != nil) != (x == hidden) {
+						t.Errorf("%s: %+v", x.ExecID, denial)
+					}
+				}
+			}
+			time.Sleep(2 * time.Second)
+		}
+	})
+}
+
 // T069: an answer is bounded, whatever is asked for: a page of output, of one-byte chunks too, a page of receipts with
 // output in them, and the frames of an execution that has had many.
 func TestAnswersAreBounded(t *testing.T) {

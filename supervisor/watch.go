@@ -23,16 +23,9 @@ const (
 // until it has ended, and returns its receipt. It serves executions that live and those that
 // ended; of the latter it gives what is kept.
 func (s *Supervisor) Watch(ctx context.Context, req *api.Request, emit func(api.Event)) (receipt, denial *api.Receipt, err error) {
-	at, bad := parseCursor(req.Read.After)
-	if bad != nil {
-		return nil, nil, bad
-	}
-	x, denial, err := s.permitFollow(req)
+	x, at, denial, err := s.permitFollow(req)
 	if denial != nil || err != nil {
 		return nil, denial, err
-	}
-	if bad := s.reached(req, x, at); bad != nil {
-		return nil, nil, bad
 	}
 	if x != nil {
 		end := s.watch(ctx, x, &at, emit)
@@ -45,11 +38,18 @@ func (s *Supervisor) Watch(ctx context.Context, req *api.Request, emit func(api.
 	return receipt, nil, s.emitKept(ctx, receipt, at, emit)
 }
 
-// permitFollow asks whether the caller may read what an execution writes, and returns it if it
-// lives.
-func (s *Supervisor) permitFollow(req *api.Request) (x *execution, denial *api.Receipt, err error) {
+// permitFollow asks whether the caller may read what an execution writes from the cursor Read.After on, and
+// returns it if it lives.
+func (s *Supervisor) permitFollow(req *api.Request) (x *execution, at cursor, denial *api.Receipt, err error) {
+	at, bad := parseCursor(req.Read.After)
+	if bad != nil {
+		return nil, at, nil, bad
+	}
 	ref := api.ProcessRef{ExecID: req.Read.ExecID, IntentID: req.Read.IntentID}
 	denial, err = s.permitRead(req, func(c *call) *api.Error {
+		if record, ok := s.chronicle.process(req.Principal, ref); ok {
+			c.subject = &record
+		}
 		if x = s.registry.execution(req.Principal, ref); x != nil {
 			c.session = x.session
 			return nil
@@ -61,7 +61,13 @@ func (s *Supervisor) permitFollow(req *api.Request) (x *execution, denial *api.R
 		c.session, _ = s.registry.find(req.Principal, ended.session) // nil once it is history
 		return nil
 	})
-	return x, denial, err
+	if denial != nil || err != nil {
+		return nil, at, denial, err
+	}
+	if bad := s.reached(req, x, at); bad != nil {
+		return nil, at, nil, bad
+	}
+	return x, at, nil, nil
 }
 
 // reached refuses a cursor beyond the output that an execution has so far, or had.
@@ -188,16 +194,9 @@ func (s *Supervisor) emitKept(ctx context.Context, r *api.Receipt, at cursor, em
 // Output returns output of an execution after the cursor Read.After, at most MaxBytes of it, nor more than 1 MiB. Where
 // there is none yet it waits for WaitMS.
 func (s *Supervisor) Output(ctx context.Context, req *api.Request) (*api.Pending, *api.Receipt, error) {
-	at, bad := parseCursor(req.Read.After)
-	if bad != nil {
-		return nil, nil, bad
-	}
-	x, denial, err := s.permitFollow(req)
+	x, at, denial, err := s.permitFollow(req)
 	if denial != nil || err != nil {
 		return nil, denial, err
-	}
-	if bad := s.reached(req, x, at); bad != nil {
-		return nil, nil, bad
 	}
 	most := min(cmp.Or(req.Read.MaxBytes, pendingBytes), mostPending)
 	if x == nil {

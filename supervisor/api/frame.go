@@ -79,11 +79,6 @@ type Lagged struct {
 	To     int64  `json:"to"`   // where the process is
 }
 
-// Offsets are places in the output of an execution, in bytes.
-type Offsets struct {
-	Stdout, Stderr int64
-}
-
 // Notice is one entry of the event log of a session or a principal. Seq is its number in that
 // log, from 1 and without gaps.
 type Notice struct {
