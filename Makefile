@@ -4,8 +4,12 @@
 GO      ?= go
 BIN     := build/bin
 RELEASE := -trimpath -ldflags=-s
+ROUNDS  ?= 100000
 
-.PHONY: run build test unit integration test-v2 policy vet check bench fuzz setup clean
+# The packages that have tests which let themselves be killed.
+CRASHING := ./internal/journal ./internal/spool ./supervisor
+
+.PHONY: run build failpoints test unit integration test-v2 test-race soak policy vet check bench fuzz setup clean
 
 run: build                     ## the demonstration: a hermetic build, two refusals, the proof
 	bash scripts/delegated bash scripts/demo
@@ -14,16 +18,29 @@ build: setup                   ## the four commands; only the runner is privileg
 	CGO_ENABLED=0 $(GO) build $(RELEASE) -o $(BIN)/ ./cmd/stockade ./cmd/stockaded ./cmd/stockade-init
 	CGO_ENABLED=1 $(GO) build $(RELEASE) -o $(BIN)/ ./cmd/stockade-run
 
+failpoints: setup              ## the four commands again, which the tests can kill at any point
+	CGO_ENABLED=0 $(GO) build -trimpath -tags failpoint -o $(BIN)/failpoint/ ./cmd/stockade ./cmd/stockaded ./cmd/stockade-init
+	CGO_ENABLED=1 $(GO) build -trimpath -tags failpoint -o $(BIN)/failpoint/ ./cmd/stockade-run
+
 test: vet unit policy integration  ## everything, in less than twelve minutes on two cores
 
 unit: setup                    ## what needs no binaries
 	bash scripts/delegated $(GO) test -count=1 $$($(GO) list ./... | grep -v /integration)
+	$(GO) test -count=1 -tags failpoint -run Failpoint $(CRASHING)
 
-integration: build             ## users' stories, escapes, leaks: the real binaries, as root
+integration: build failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
 	STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 10m ./integration/...
 
 test-v2:                       ## in virtual machines without cgroup v1: Debian 12 as it is, and its newest kernel
 	bash scripts/test-v2 $(KERNELS)
+
+test-race: setup               ## what races with what, 100,000 times, and the packages where most of it meets, under the race detector
+	STOCKADE_ROUNDS=$(ROUNDS) $(GO) test -race -count=1 -timeout 3h -v -run '^TestRaces$$' ./supervisor
+	$(GO) test -race -count=1 -timeout 30m ./supervisor/ledger ./supervisor/server ./supervisor/client ./internal/spool ./internal/journal ./sandbox/launch
+
+soak: build failpoints         ## kills, streams, short commands and the torture of the journal, as long as they are meant to be
+	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 6h -tags failpoint ./internal/journal ./internal/spool
+	STOCKADE_SOAK=1 STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12h -v -run 'Crashes|Streams|ShortCommands' ./integration/
 
 policy: build                  ## the shipped Rego library, checked and tested by the engine that serves it
 	$(BIN)/stockade policy check policies && $(BIN)/stockade policy test policies
@@ -35,7 +52,7 @@ vet: setup                     ## format, and what the compiler's own tool finds
 check: vet                     ## and what staticcheck finds; it is fetched, so it is no part of test
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
-bench: build                   ## exec and open beside fork+exec, bwrap and runc: table and build/bench.json
+bench: build                   ## exec and open beside fork+exec, bwrap and runc, events, cancels, restarts: table and build/bench.json
 	bash scripts/delegated $(GO) run ./integration/compare -bin $(BIN) -json build/bench.json
 
 fuzz: setup                    ## every decoder for a while; corpora are replayed by unit
