@@ -375,18 +375,20 @@ func (k *killer) runnerLife() (hit bool, err error) {
 		time.Sleep(rand.N(200 * time.Millisecond))
 		k.provoke(k.d)
 	}
-	poll := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-	n, err := unix.Poll(poll, int(k.patience().Milliseconds()))
-	if err != nil && err != unix.EINTR {
-		return false, err
+	dead := func() bool {
+		poll := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+		n, _ := unix.Poll(poll, 10)
+		return n > 0
 	}
-	if n == 0 {
+	for end := time.Now().Add(k.patience()); !dead() && time.Now().Before(end); {
+	}
+	if hit = dead(); !hit {
 		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) // at random, then
 	}
 	if !k.d.Ended(20 * time.Second) {
 		return false, errors.New("the daemon goes on without a runner")
 	}
-	return n > 0, nil
+	return hit, nil
 }
 
 // audit looks at what a load leaves when all of it has come to its end, and at what a daemon leaves that
