@@ -88,7 +88,7 @@ func replayFiles(state string, opt ReplayOptions) (*replaying, error) {
 	for {
 		r := &replaying{state: state, opt: opt, blobs: newDependencies(), report: &ReplayReport{Findings: []Finding{}}}
 		err := r.run()
-		if errors.Is(err, journal.ErrTrimmed) {
+		if errors.Is(err, journal.ErrTrimmed) || err == nil && r.overtaken() {
 			continue // just now: there is another beginning
 		}
 		if err != nil {
@@ -96,6 +96,20 @@ func replayFiles(state string, opt ReplayOptions) (*replaying, error) {
 		}
 		return r, nil
 	}
+}
+
+// overtaken reports whether a blob was missed that went with its record while we read: a supervisor trims
+// first and sweeps then.
+func (r *replaying) overtaken() bool {
+	if !slices.ContainsFunc(r.report.Findings, func(f Finding) bool { return f.Code == FindingMissingBlob }) {
+		return false
+	}
+	first := r.report.First
+	err := journal.Scan(filepath.Join(r.state, "journal"), func(seq int64, _ []byte) error {
+		first = seq
+		return errEnough
+	})
+	return err == errEnough && first > r.report.First
 }
 
 // replaying is one replay.
