@@ -295,11 +295,25 @@ func (k *killer) kill() error {
 		}
 		k.missed++
 	}
+	if err := k.sound(); err != nil {
+		return fmt.Errorf("as the last kill left it: %w", err)
+	}
 	k.d.Env = nil
 	if err := k.choose(""); err != nil {
 		return err
 	}
 	return k.d.Start()
+}
+
+// sound checks everything on the disk that can be checked, as an operator can.
+func (k *killer) sound() error {
+	for _, check := range [][]string{{"stockade", "receipts", "verify"}, {"stockaded", "fsck", "--deep"}} {
+		cmd := exec.Command(filepath.Join(k.d.Bin, check[0]), append(check[1:], "--state", k.d.State)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%q: %w\n%s", check, err, out)
+		}
+	}
+	return nil
 }
 
 func (k *killer) choose(point string) error {
@@ -442,8 +456,8 @@ func (k *killer) audit() error {
 	if left, err := d.Left(); err != nil || len(left) > 0 {
 		fail("left behind: %q, %v", left, err)
 	}
-	if out, err := exec.Command(filepath.Join(d.Bin, "stockade"), "receipts", "verify", "--state", d.State).CombinedOutput(); err != nil {
-		fail("verify: %v\n%s", err, out)
+	if err := k.sound(); err != nil {
+		fail("%v", err)
 	}
 	if _, err := audit(d.State, l.kept); err != nil {
 		fail("%v", err)

@@ -32,7 +32,7 @@ type fake struct {
 	abandoned    chan struct{} // and this
 	starting     chan struct{} // and for each start that goes on until its caller leaves
 
-	hang chan struct{} // until it is closed, paths below /hang do not answer
+	hang chan struct{} // until it is closed, paths below /hang and a start that is tardy do not answer
 
 	mu       sync.Mutex
 	exited   map[string]func(sandbox.Result)
@@ -134,6 +134,14 @@ func (f *fake) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exited
 	if e.ID == "slow" || e.ID == "deaf" {
 		f.starting <- struct{}{}
 		<-ctx.Done()
+	}
+	if e.ID == "tardy" {
+		f.starting <- struct{}{}
+		select {
+		case <-ctx.Done():
+			return Streams{}, ctx.Err()
+		case <-f.hang:
+		}
 	}
 	if e.ID == "slow" {
 		return Streams{}, ctx.Err()
@@ -668,6 +676,39 @@ func TestResolvesThatHang(t *testing.T) {
 	case <-f.disconnected:
 	case <-time.After(5 * time.Second):
 		t.Error("the handler was not told that the daemon is gone")
+	}
+}
+
+// A command that is being started when its daemon leaves is started, for whoever comes next; one
+// that does not get so far is given up, and does not keep the next daemon waiting.
+func TestStartOutlivesDaemon(t *testing.T) {
+	for _, k := range []struct {
+		name  string
+		comes bool
+	}{{"in time", true}, {"never", false}} {
+		t.Run(k.name, func(t *testing.T) {
+			r, f := connect(t)
+			if _, err := r.Open(t.Context(), sandbox.Spec{Session: "s"}); err != nil {
+				t.Fatal(err)
+			}
+			go r.Start(context.Background(), sandbox.Exec{Session: "s", ID: "tardy", Background: true}, nil)
+			<-f.starting
+			r.Disconnect()
+			if k.comes {
+				time.Sleep(lastStarts / 10)
+				close(f.hang)
+			}
+			select {
+			case <-f.disconnected:
+			case <-time.After(5 * lastStarts):
+				t.Fatal("the daemon has left, and is not let go")
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if held := f.held[target{"s", "tardy"}] != nil; held != k.comes {
+				t.Errorf("held: %v", held)
+			}
+		})
 	}
 }
 
