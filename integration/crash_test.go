@@ -326,7 +326,7 @@ func (k *killer) choose(point string) error {
 // patience is how long a point may take to be reached: what happens in time comes later than what callers do.
 func (b batch) patience() time.Duration {
 	if b.forgetful {
-		return 5 * time.Second
+		return 15 * time.Second // a machine that is busy comes to a trim seldom
 	}
 	return 1500 * time.Millisecond
 }
