@@ -110,7 +110,10 @@ func ended(t testing.TB, c *client.Client, exec string) *api.Receipt {
 // bounded as before: by its ceilings, its environment, its policy and its end (item 6 of the contract, R133, R238 to R255).
 func TestAdopted(t *testing.T) {
 	for _, way := range restarts {
-		t.Run(way.name, func(t *testing.T) { adopted(t, way) })
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			adopted(t, way)
+		})
 	}
 }
 
@@ -122,14 +125,14 @@ func adopted(t *testing.T, way restart) {
 		o.Target.Local.Env = map[string]api.EnvValue{"TOKEN": {Text: "canary", Secret: true}, "PLAIN": {Text: "plain"}}
 	})
 	id := open.SessionID
-	limited := opened(t, c, func(o *api.SessionOpen) { o.SessionTTLNS = int64(4 * time.Second) }).SessionID
+	limited := opened(t, c, func(o *api.SessionOpen) { o.SessionTTLNS = int64(6 * time.Second) }).SessionID
 
 	counter := begun(t, c, api.Exec{SessionID: id}, "i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo $i; echo e$i >&2; sleep 0.02; done; exit 7")
 	short := begun(t, c, api.Exec{SessionID: id}, "echo begun; sleep 0.2; echo while nobody was there; exit 5") // ends while there is no daemon
 	killed := begun(t, c, api.Exec{SessionID: id}, "echo begun; sleep 0.1; kill -USR1 $$")
 	reader := begun(t, c, api.Exec{SessionID: id, StdinOpen: true}, "cat; echo end; exit 3")
 	paused := begun(t, c, api.Exec{SessionID: id}, "echo begun; while [ ! -e /tmp/go ]; do sleep 0.02; done; exit 4")
-	bounded := begun(t, c, api.Exec{SessionID: id, TimeoutNS: int64(3 * time.Second)}, "echo begun; sleep 1000")
+	bounded := begun(t, c, api.Exec{SessionID: id, TimeoutNS: int64(5 * time.Second)}, "echo begun; sleep 1000")
 	beyond := begun(t, c, api.Exec{SessionID: limited}, "echo begun; sleep 1000")
 	for _, x := range []string{counter, short, killed, paused, bounded, beyond} {
 		wrote(t, c, x)
@@ -395,6 +398,7 @@ func TestRunnerDies(t *testing.T) {
 		}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
 			d := start(t)
 			c := d.Client()
 			var execs []string
@@ -457,6 +461,7 @@ func TestNotAdopted(t *testing.T) {
 		{"not held", "0s", "", false, time.Minute},
 	} {
 		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
 			d := start(t, "--hold", k.hold)
 			c := d.Client()
 			id := opened(t, c, func(o *api.SessionOpen) { o.OnRestart = k.restart }).SessionID
