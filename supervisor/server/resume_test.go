@@ -216,9 +216,22 @@ func TestTwoSubscribers(t *testing.T) {
 	}
 	for _, p := range pending {
 		target := api.ProcessTarget{ProcessRef: api.ProcessRef{IntentID: p.IntentID}}
+		for { // what has not started cannot be paused
+			now, err := b.Process(t.Context(), p.ExecID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now.State == api.StateRunning {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
 		for range 3 {
-			b.Pause(t.Context(), target)
-			b.Resume(t.Context(), target)
+			for _, do := range []func(context.Context, api.ProcessTarget) (*api.Receipt, error){b.Pause, b.Resume} {
+				if r, err := do(t.Context(), target); err != nil || r.Outcome != api.OutcomeOK {
+					t.Errorf("%+v %v", r, err)
+				}
+			}
 		}
 		if r, err := b.Cancel(t.Context(), api.ProcessCancel{ProcessRef: target.ProcessRef}); err != nil || r.Outcome != api.OutcomeOK {
 			t.Errorf("%+v %v", r, err)
