@@ -473,7 +473,7 @@ func (k *killer) audit() error {
 // orphans are what the runner has of sessions that nobody knows, and processes of commands that are over.
 func (k *killer) orphans(ctx context.Context) (found []string) {
 	known := map[string]bool{}
-	sessions, err := k.d.Client().Sessions(ctx, api.Read{State: "ready", Limit: 1000})
+	sessions, err := live(ctx, k.d)
 	if err != nil {
 		return []string{err.Error()}
 	}

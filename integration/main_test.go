@@ -170,7 +170,7 @@ func closeAll(d *testbox.Daemon) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	defer d.Client().CloseIdle()
-	sessions, err := d.Client().Sessions(ctx, api.Read{State: "ready", Limit: 1000})
+	sessions, err := live(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -184,6 +184,18 @@ func closeAll(d *testbox.Daemon) error {
 		}
 	}
 	return nil
+}
+
+// live are the sessions that a daemon has, those that are paused too.
+func live(ctx context.Context, d *testbox.Daemon) (sessions []api.Session, err error) {
+	for _, state := range []string{"ready", "quiesced"} {
+		some, err := d.Client().Sessions(ctx, api.Read{State: state, Limit: 1000})
+		if err != nil {
+			return nil, err
+		}
+		sessions = append(sessions, some...)
+	}
+	return sessions, nil
 }
 
 // build builds a program of this tree statically. Where there is no compiler, it lies
