@@ -53,7 +53,7 @@ func TestForgedSpec(t *testing.T) {
 		{"a capability", func(s *sandbox.Spec) { s.Identity.Capabilities = []string{"CAP_NET_RAW"} }, sandbox.CodeCeiling},
 		{"root inside", func(s *sandbox.Spec) { s.Identity.UID = 0 }, sandbox.CodeCeiling},
 		{"init's own user", func(s *sandbox.Spec) { s.Identity.UID = sandbox.InitUID }, sandbox.CodeInvalidSpec},
-		{"the host's network", func(s *sandbox.Spec) { s.Network = "host" }, sandbox.CodeInvalidSpec},
+		{"the host's network", func(s *sandbox.Spec) { s.Network = sandbox.Network{Mode: "host"} }, sandbox.CodeInvalidSpec},
 		{"a group of the host's", func(s *sandbox.Spec) { s.Session = "../other" }, sandbox.CodeInvalidSpec},
 		{"another object than was judged", func(s *sandbox.Spec) { s.Mounts[0].Source.Ino++ }, sandbox.CodeSourceChanged},
 	} {
@@ -66,7 +66,7 @@ func TestForgedSpec(t *testing.T) {
 				Identity: sandbox.Identity{UID: 1000, GID: 1000},
 				Hostname: "forged",
 				Workdir:  "/tmp",
-				Network:  "none",
+				Network:  sandbox.Network{Mode: "none"},
 				Seccomp:  "default",
 				Limits:   sandbox.Limits{MemoryBytes: 128 << 20, CPUMillis: 2000, PIDs: 64, Files: 256},
 			}

@@ -18,12 +18,14 @@ func DefaultCeiling() Ceiling {
 		MountRoots: []string{"/"},
 		// Kernel state, devices, other services' sockets, boot images: a mount of one of
 		// them is a way around the sandbox, whatever its mode.
-		MountDenied:            []string{"/proc", "/sys", "/dev", "/run", "/boot"},
-		ReadWrite:              []string{"/"},
-		UIDs:                   [2]uint32{1, InitUID - 1},
-		Capabilities:           []string{},
-		Seccomp:                []string{"default", "strict"},
-		Networks:               []string{"none"},
+		MountDenied:  []string{"/proc", "/sys", "/dev", "/run", "/boot"},
+		ReadWrite:    []string{"/"},
+		UIDs:         [2]uint32{1, InitUID - 1},
+		Capabilities: []string{},
+		Seccomp:      []string{"default", "strict"},
+		Networks:     []string{"none", "egress"},
+		// The host's own services, and those of the machine's provider: the operator's to open, not policy's.
+		NetworkDenied:          []string{"127.0.0.0/8", "::1/128", "169.254.0.0/16", "fe80::/10"},
 		MemoryBytes:            8 << 30,
 		CPUMillis:              16_000,
 		PIDs:                   4096,
@@ -86,6 +88,11 @@ func (c Ceiling) validate() error {
 			}
 		}
 	}
+	for _, p := range c.NetworkDenied {
+		if _, err := ParsePrefix(p); err != nil {
+			return fmt.Errorf("network_denied: %w", err)
+		}
+	}
 	for _, k := range c.Roots {
 		if k != RootHost && k != RootDir && k != RootPaths {
 			return fmt.Errorf("roots: %q is unknown", k)
@@ -110,7 +117,7 @@ func (c Ceiling) validate() error {
 		{"scratch_bytes", c.ScratchBytes}, {"mounts", c.Mounts}, {"ttl_ns", c.TTLNS}, {"timeout_ns", c.TimeoutNS},
 		{"output_bytes", c.OutputBytes}, {"inline_bytes", c.InlineBytes}, {"executions", c.Executions},
 		{"sessions", c.Sessions}, {"sessions_per_principal", c.SessionsPerPrincipal},
-		{"executions_per_principal", c.ExecutionsPerPrincipal}, {"idle_ns", c.IdleNS},
+		{"executions_per_principal", c.ExecutionsPerPrincipal}, {"idle_ns", c.IdleNS}, {"cpu_time_ns", c.CPUTimeNS},
 	} {
 		if n.value < 0 {
 			return fmt.Errorf("%s: %d is negative", n.name, n.value)
@@ -129,8 +136,8 @@ func (c Ceiling) Check(s Spec) error {
 	if !allows(c.Seccomp, s.Seccomp) {
 		return Errorf(CodeCeiling, "seccomp profile %s is not allowed", s.Seccomp)
 	}
-	if !allows(c.Networks, s.Network) {
-		return Errorf(CodeCeiling, "network %s is not allowed", s.Network)
+	if !allows(c.Networks, s.Network.Mode) {
+		return Errorf(CodeCeiling, "network %s is not allowed", s.Network.Mode)
 	}
 	for _, name := range s.Identity.Capabilities {
 		if !allows(c.Capabilities, name) {
@@ -154,7 +161,8 @@ func (c Ceiling) Check(s Spec) error {
 		{"cpu", s.Limits.CPUMillis, c.CPUMillis},
 		{"pids", s.Limits.PIDs, c.PIDs},
 		{"files", s.Limits.Files, c.Files},
-		{"scratch", scratchBytes(s.Scratch), c.ScratchBytes},
+		{"cpu time", int64(s.Limits.CPUTime), c.CPUTimeNS},
+		{"scratch", s.privateBytes(), c.ScratchBytes},
 		{"mounts", int64(len(s.Mounts) + len(s.Root.Paths)), c.Mounts},
 	} {
 		if l.allowed != 0 && l.asked > l.allowed {
@@ -206,14 +214,23 @@ func below(dirs []string, p string) bool {
 	return dirs == nil || slices.ContainsFunc(dirs, func(dir string) bool { return Within(p, dir) })
 }
 
-// scratchBytes is the sum, which cannot overflow in a valid Spec and saturates in another.
-func scratchBytes(scratch []Scratch) int64 {
+// privateBytes is the room of all scratch and overlays. The sum cannot overflow in a valid Spec, and
+// saturates in another.
+func (s Spec) privateBytes() int64 {
 	var sum int64
-	for _, t := range scratch {
-		if t.Bytes > math.MaxInt64-sum {
-			return math.MaxInt64
+	add := func(n int64) {
+		if n > math.MaxInt64-sum {
+			n = math.MaxInt64 - sum
 		}
-		sum += t.Bytes
+		sum += n
+	}
+	for _, t := range s.Scratch {
+		add(t.Bytes)
+	}
+	for _, m := range s.Mounts {
+		if m.Overlay != nil {
+			add(m.Overlay.Bytes)
+		}
 	}
 	return sum
 }

@@ -20,6 +20,31 @@ type Enforced struct {
 	Cgroup       string   // "v1", "v2" or "hybrid"
 	Inputs       []TreeDigest
 	Timings      []Timing // of the build, in the order of its steps
+
+	Ceilings []CgroupFile      // each ceiling's file in each hierarchy, as read back
+	Devices  string            // what holds the device allow-list: "bpf", or "bpf and devices" where the v1 controller does too
+	Rlimits  map[string]uint64 // of executions: "NOFILE" to its hard limit
+	Filter   string            // sha256:<hex> of the seccomp program that init took
+	Landlock int               // ABI whose rights are handled; 0 is no Landlock
+	UserNS   int64             // user.max_user_namespaces inside: 0
+	Network  []string          // interfaces, routes and rules of the network namespace, as text, sorted
+	Degraded []string          // layers that this host lacks, and the caller does without
+	Reports  map[string]string // layer to how a refusal of it comes to be told: "notification", "relay", "counter"; "" for one that cannot
+	Canaries []Canary          // of Spec.Verify
+}
+
+// CgroupFile is one ceiling as the kernel holds it.
+type CgroupFile struct {
+	Controller string
+	File       string // its name, e.g. "memory.max"
+	Value      string
+}
+
+// Canary is one thing that was tried from inside.
+type Canary struct {
+	Name string // e.g. "write to a read-only path"
+	Want string // how it must end: an errno's name, or "ok"
+	Got  string
 }
 
 // Timing is how long one step took.
@@ -80,6 +105,10 @@ type Result struct {
 	Signal   int  // 0 when it exited
 	OOM      bool // a kill by the memory ceiling fell on it
 	Usage    Usage
+	Hits     []Hit     // ceilings that were reached while it ran
+	Denials  []Denial  // what was refused to it, the first of each kind
+	Dropped  int64     // denials that there was no room for
+	Network  Traffic   // its connections through the relay
 	Started  time.Time // just before the clone
 	Ended    time.Time // when it was reaped
 }
@@ -98,4 +127,63 @@ type Artifact struct {
 	Size int64
 	Mode uint32
 	Err  string // a code ("not_found", "not_regular", …) when File is nil
+}
+
+// Hit is a ceiling that was reached.
+type Hit struct {
+	Ceiling string // "memory", "pids", "cpu_time", "disk_bytes", "disk_inodes"
+	Scope   string // "execution", or "session" when the ceiling is shared
+	Object  string // the inside path that is full; "" for others than disk
+	Limit   int64  // bytes, processes, nanoseconds, inodes
+	Peak    int64  // the most that was used, in the same unit; 0 where the kernel does not say
+	Count   int64  // how often, where the kernel counts it
+}
+
+// The ceilings of a Hit.
+const (
+	HitMemory     = "memory"
+	HitPIDs       = "pids"
+	HitCPUTime    = "cpu_time"
+	HitDiskBytes  = "disk_bytes"
+	HitDiskInodes = "disk_inodes"
+)
+
+// Denial is something that a layer refused, from that layer's own evidence.
+type Denial struct {
+	Layer   string // "seccomp", "network", "dns"
+	Rule    string // which rule of it: a row of a profile, "not granted", "denied range", …
+	Object  string // what was reached for: "example.org:443"; "" when the layer does not know
+	Syscall string // seccomp's only
+	Errno   string // as the program saw it: "EPERM"
+	Grant   string // the least that would have allowed it: "seccomp:default", "network:egress example.org:443"; "" when nothing grants it
+	Count   int64
+	At      time.Time // of the first
+}
+
+// MaxDenials bounds the denials of one execution: kinds, each with a count.
+const MaxDenials = 32
+
+// Traffic is what went through the relay.
+type Traffic struct {
+	Connections int64 // that were let through
+	Refused     int64 // connections and questions that were not
+	Questions   int64 // to DNS
+	Sent        int64 // bytes, by what is inside
+	Received    int64
+}
+
+// Change is one difference between an overlay and what lies below it.
+type Change struct {
+	Path string // relative to the mount
+	Kind string // "added", "modified", "deleted"
+	Type string // "file", "dir", "symlink", "fifo"; of what is there now, or was
+	Mode uint32 // permission bits
+	Size int64
+	Link string // of a symlink
+}
+
+// Committed says what became of a commit.
+type Committed struct {
+	Applied int64    // changes that the source has now
+	Left    []string // paths that were asked for and did not change
 }

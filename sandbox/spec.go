@@ -1,5 +1,7 @@
 package sandbox
 
+import "time"
+
 // Spec is everything about a session that has to be built. It is the product of
 // the supervisor's plan and the only thing that the runner acts on.
 type Spec struct {
@@ -11,9 +13,11 @@ type Spec struct {
 	Identity Identity
 	Hostname string
 	Workdir  string // absolute inside path, must exist once everything is mounted
-	Network  string // "none"
+	Network  Network
 	Seccomp  string // profile name
 	Limits   Limits
+	Degraded []string // layers that the caller does without where this host lacks them: see [Layer]
+	Verify   string   // "canary": try from inside what must fail, before anybody is told "ready"; "" does not
 
 	Keep       []byte // the daemon's own: held while the session lives, given back by Sessions, never told to the inside
 	WithDaemon bool   // ends with the daemon's connection; otherwise it waits for the next daemon
@@ -58,10 +62,19 @@ type Source struct {
 
 // Mount attaches a source inside.
 type Mount struct {
-	Source   Source
-	Target   string // absolute inside path
-	ReadOnly bool
-	Digest   bool // digest the tree and name it in the evidence
+	Source    Source
+	Target    string // absolute inside path
+	ReadOnly  bool
+	Overlay   *Overlay // what is written stays in the session until it is committed; nil writes to the source
+	Protected []string // paths below Target, relative and clean, that nobody inside changes, creates or moves; a writable mount's only
+	Digest    bool     // digest the tree and name it in the evidence
+}
+
+// Overlay is where a session keeps what it writes over a source: a tmpfs of its own, whose
+// pages count as the session's memory.
+type Overlay struct {
+	Bytes  int64
+	Inodes int64
 }
 
 // Scratch is a private tmpfs, mode 1777.
@@ -95,12 +108,42 @@ const (
 // Inside reports whether a host id is one of a session's: nobody else has it.
 func Inside(id uint32) bool { return FirstHostID <= id && id < LastHostID }
 
-// Limits are the session's ceilings. All are required; zero is refused.
+// Network is what of the network a session reaches. Whatever the mode, its network
+// namespace is its own and has a loopback.
+type Network struct {
+	Mode  string        // "none", "egress" (what Allow names) or "full" (the public internet, and what Allow names)
+	Allow []Destination // none's is empty
+}
+
+// Destination is one thing that may be reached over TCP. UDP is answered for questions to DNS
+// only, by the relay.
+type Destination struct {
+	Name     string   // a DNS name, lower case, or "*." and one for the names below it; "" when CIDR is set
+	CIDR     string   // a prefix, masked; "" when Name is set
+	Ports    []uint16 // nil is every port
+	Protocol string   // of a name: "" asks for the name in the first bytes too (TLS server name, HTTP host); "tcp" goes by address alone. "" with CIDR
+}
+
+// Limits are the session's ceilings. The first four are required; zero is refused. Of the
+// others zero is none.
 type Limits struct {
 	MemoryBytes int64 // swap is 0
 	CPUMillis   int64 // thousandths of one CPU
 	PIDs        int64 // of executions; the group's own limit is this and InitPIDs
 	Files       int64 // RLIMIT_NOFILE
+
+	CPUWeight        int64         // 1 to 10,000 as cpu.weight has it; the kernel's default is 100
+	CPUTime          time.Duration // user and system time of all executions together
+	IOBytesPerSecond int64         // read, and written, on each device that a mount of the caller's lies on
+}
+
+// ExecLimits are ceilings of one execution below its session's. Zero is the session's.
+type ExecLimits struct {
+	MemoryBytes int64
+	CPUMillis   int64
+	PIDs        int64 // of its whole tree
+	Files       int64
+	CPUTime     time.Duration // of its whole tree
 }
 
 // InitPIDs is the allowance for init's own threads on top of Limits.PIDs.
@@ -115,4 +158,5 @@ type Exec struct {
 	Cwd        string   // absolute inside path
 	Background bool     // leave processes that outlive the command; otherwise they are killed when it ends
 	StdinOpen  bool     // stdin is a pipe whose other end the daemon writes, until CloseStdin
+	Limits     ExecLimits
 }

@@ -1,28 +1,33 @@
 package sandbox
 
 import (
+	"math"
 	"path"
+	"slices"
 	"strings"
 )
 
 // Bounds of a well-formed Spec or Exec. They are not policy (that is the Ceiling):
 // beyond them a kernel interface refuses or misreads the value.
 const (
-	maxPath      = 4095        // PATH_MAX without the NUL
-	maxName      = 255         // NAME_MAX
-	maxKeep      = 4 << 20     // of each session, in the memory of the runner: an environment, and what else a daemon needs
-	maxAttached  = 1024        // sources and scratch of one session
-	maxGroups    = 1024        // far below NGROUPS_MAX
-	maxHostname  = 64          // __NEW_UTS_LEN
-	minMemory    = 16 << 20    // init itself has to live in it
-	maxBytes     = 1 << 50     // sums of scratch stay far from overflow
-	minCPU       = 10          // the smallest cfs quota is 1 ms of a 100 ms period
-	maxCPU       = 4096 * 1000 // thousandths
-	maxPIDs      = 1<<22 - InitPIDs
-	minFiles     = 16
-	maxFiles     = 1 << 20   // fs.nr_open's default
-	maxArgString = 1<<17 - 1 // MAX_ARG_STRLEN without the NUL
-	maxArgBytes  = 2 << 20   // argv and env: a quarter of the default 8 MiB stack
+	maxPath         = 4095    // PATH_MAX without the NUL
+	maxName         = 255     // NAME_MAX
+	maxKeep         = 4 << 20 // of each session, in the memory of the runner: an environment, and what else a daemon needs
+	maxAttached     = 1024    // sources and scratch of one session
+	maxGroups       = 1024    // far below NGROUPS_MAX
+	maxProtected    = 64      // of one mount: each is a mount of its own
+	maxDestinations = 1024
+	maxHostname     = 64       // __NEW_UTS_LEN
+	minMemory       = 16 << 20 // init itself has to live in it
+	minExecMemory   = 1 << 20
+	maxBytes        = 1 << 50     // sums of scratch stay far from overflow
+	minCPU          = 10          // the smallest cfs quota is 1 ms of a 100 ms period
+	maxCPU          = 4096 * 1000 // thousandths
+	maxPIDs         = 1<<22 - InitPIDs
+	minFiles        = 16
+	maxFiles        = 1 << 20   // fs.nr_open's default
+	maxArgString    = 1<<17 - 1 // MAX_ARG_STRLEN without the NUL
+	maxArgBytes     = 2 << 20   // argv and env: a quarter of the default 8 MiB stack
 )
 
 // Validate reports the first thing that makes the Spec not well formed, as an *Error
@@ -37,7 +42,11 @@ func (s Spec) Validate() error {
 	c.identity(s.Identity)
 	c.that(validHostname(s.Hostname), "hostname %.100q: not [A-Za-z0-9.-]{1,64}", s.Hostname)
 	c.workdir("workdir", s.Workdir)
-	c.that(s.Network == "none", "network %.100q: only none exists", s.Network)
+	c.network(s.Network)
+	c.that(s.Verify == "" || s.Verify == "canary", "verify %.100q: unknown", s.Verify)
+	for _, name := range s.Degraded {
+		c.that(slices.Contains(Degradable, name), "degraded %.100q: cannot be done without", name)
+	}
 	c.that(validID(s.Seccomp), "seccomp profile %.100q: not [a-z0-9_-]{1,64}", s.Seccomp)
 	for _, l := range []struct {
 		name            string
@@ -47,6 +56,9 @@ func (s Spec) Validate() error {
 		{"cpu", s.Limits.CPUMillis, minCPU, maxCPU},
 		{"pids", s.Limits.PIDs, 1, maxPIDs},
 		{"files", s.Limits.Files, minFiles, maxFiles},
+		{"cpu weight", s.Limits.CPUWeight, 0, 10_000},
+		{"cpu time", int64(s.Limits.CPUTime), 0, math.MaxInt64},
+		{"io", s.Limits.IOBytesPerSecond, 0, maxBytes},
 	} {
 		c.that(l.min <= l.value && l.value <= l.max, "limit %s: %d is not in %d..%d", l.name, l.value, l.min, l.max)
 	}
@@ -61,6 +73,18 @@ func (e Exec) Validate() error {
 	c.that(validID(e.ID), "execution id %.100q: not [a-z0-9_-]{1,64}", e.ID)
 	c.that(len(e.Argv) > 0 && e.Argv[0] != "", "argv: no command")
 	c.workdir("cwd", e.Cwd)
+	for _, l := range []struct {
+		name            string
+		value, min, max int64
+	}{
+		{"memory", e.Limits.MemoryBytes, minExecMemory, maxBytes},
+		{"cpu", e.Limits.CPUMillis, minCPU, maxCPU},
+		{"pids", e.Limits.PIDs, 1, maxPIDs},
+		{"files", e.Limits.Files, minFiles, maxFiles},
+		{"cpu time", int64(e.Limits.CPUTime), 1, math.MaxInt64},
+	} {
+		c.that(l.value == 0 || l.min <= l.value && l.value <= l.max, "limit %s: %d is not in %d..%d", l.name, l.value, l.min, l.max)
+	}
 
 	total := 0
 	names := make(map[string]bool, len(e.Env))
@@ -146,11 +170,38 @@ func (c *checks) targets(s Spec) {
 		c.source("mount", m.Source)
 		target("mount", m.Target)
 		c.that(!m.Digest || m.ReadOnly, "mount target %.100q: a digested source must be read-only", m.Target)
+		c.writable(m)
 	}
 	for _, t := range s.Scratch {
 		target("scratch", t.Target)
 		c.that(1 <= t.Bytes && t.Bytes <= maxBytes, "scratch %.100q: %d bytes is not in 1..%d", t.Target, t.Bytes, int64(maxBytes))
 		c.that(1 <= t.Inodes && t.Inodes <= maxBytes, "scratch %.100q: %d inodes is not in 1..%d", t.Target, t.Inodes, int64(maxBytes))
+	}
+}
+
+// writable checks what only a mount that is written to has.
+func (c *checks) writable(m Mount) {
+	if o := m.Overlay; o != nil {
+		c.that(!m.ReadOnly && m.Source.Kind == "dir", "overlay %.100q: is read-only, or not over a directory", m.Target)
+		c.that(1 <= o.Bytes && o.Bytes <= maxBytes, "overlay %.100q: %d bytes is not in 1..%d", m.Target, o.Bytes, int64(maxBytes))
+		c.that(1 <= o.Inodes && o.Inodes <= maxBytes, "overlay %.100q: %d inodes is not in 1..%d", m.Target, o.Inodes, int64(maxBytes))
+	}
+	c.that(len(m.Protected) == 0 || !m.ReadOnly && m.Source.Kind == "dir", "protected paths of %.100q: it is read-only, or not a directory", m.Target)
+	c.that(len(m.Protected) <= maxProtected, "protected paths of %.100q: more than %d", m.Target, maxProtected)
+	for _, p := range m.Protected {
+		c.that(cleanPath("/"+p) && p != "" && !hasControl(p), "protected path %.100q of %.100q: not relative and clean", p, m.Target)
+	}
+}
+
+// network checks the form of what may be reached.
+func (c *checks) network(n Network) {
+	c.that(slices.Contains([]string{"none", "egress", "full"}, n.Mode), "network %.100q: unknown", n.Mode)
+	c.that(n.Mode != "none" || len(n.Allow) == 0, "network none: names destinations")
+	c.that(len(n.Allow) <= maxDestinations, "network: more than %d destinations", maxDestinations)
+	for _, d := range n.Allow {
+		if err := d.Validate(); err != nil {
+			c.that(false, "network: %v", err)
+		}
 	}
 }
 

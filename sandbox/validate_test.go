@@ -21,7 +21,7 @@ func validSpec() sandbox.Spec {
 		Identity: sandbox.Identity{UID: 1000, GID: 1000, Groups: []uint32{20}},
 		Hostname: "box-1.local",
 		Workdir:  "/work",
-		Network:  "none",
+		Network:  sandbox.Network{Mode: "none"},
 		Seccomp:  "default",
 		Limits:   sandbox.Limits{MemoryBytes: 64 << 20, CPUMillis: 500, PIDs: 32, Files: 1024},
 	}
@@ -85,7 +85,7 @@ func TestSpecValidate(t *testing.T) {
 		{"hostname with a NUL", "hostname", func(s *sandbox.Spec) { s.Hostname = "a\x00" }},
 		{"relative workdir", "workdir", func(s *sandbox.Spec) { s.Workdir = "." }},
 		{"workdir through /proc", "below /proc", func(s *sandbox.Spec) { s.Workdir = "/proc/self/fd/7" }},
-		{"network full", "network", func(s *sandbox.Spec) { s.Network = "full" }},
+		{"an unknown network", "network", func(s *sandbox.Spec) { s.Network.Mode = "bridge" }},
 		{"no seccomp profile", "seccomp", func(s *sandbox.Spec) { s.Seccomp = "" }},
 		{"no memory", "limit memory", func(s *sandbox.Spec) { s.Limits.MemoryBytes = 0 }},
 		{"negative memory", "limit memory", func(s *sandbox.Spec) { s.Limits.MemoryBytes = -1 }},

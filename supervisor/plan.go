@@ -21,7 +21,7 @@ import (
 // It fails with *api.Error when the grant rests on a host path that could not be
 // reached under the caller's identity, or on something that this host cannot enforce.
 func plan(req *api.Request, g *api.Grant, f rego.Facts, host sandbox.Host) (sandbox.Spec, error) {
-	if missing := host.Missing(); len(missing) > 0 {
+	if missing := host.Missing(g.Degraded...); len(missing) > 0 {
 		return sandbox.Spec{}, unsupported(missing)
 	}
 	spec := sandbox.Spec{
@@ -29,14 +29,19 @@ func plan(req *api.Request, g *api.Grant, f rego.Facts, host sandbox.Host) (sand
 		Identity: sandbox.Identity{UID: g.Identity.UID, GID: g.Identity.GID, Groups: g.Identity.Groups, Capabilities: g.Identity.Capabilities},
 		Hostname: g.Hostname,
 		Workdir:  g.Workdir,
-		Network:  g.Network.Mode,
+		Network:  planNetwork(g.Network),
 		Seccomp:  g.Seccomp,
 		Limits: sandbox.Limits{
-			MemoryBytes: g.Ceilings.MemoryBytes,
-			CPUMillis:   g.Ceilings.CPUMillis,
-			PIDs:        g.Ceilings.PIDs,
-			Files:       g.Ceilings.Files,
+			MemoryBytes:      g.Ceilings.MemoryBytes,
+			CPUMillis:        g.Ceilings.CPUMillis,
+			PIDs:             g.Ceilings.PIDs,
+			Files:            g.Ceilings.Files,
+			CPUWeight:        g.Ceilings.CPUWeight,
+			CPUTime:          time.Duration(g.Ceilings.CPUTimeNS),
+			IOBytesPerSecond: g.Ceilings.IOBytesPerSecond,
 		},
+		Degraded: g.Degraded,
+		Verify:   g.Verify,
 	}
 	var err error
 	if spec.Root, err = planRoot(req.Open.Target.Local.Root, g.Root, f); err != nil {
@@ -58,6 +63,15 @@ func plan(req *api.Request, g *api.Grant, f rego.Facts, host sandbox.Host) (sand
 		spec.Scratch = append(spec.Scratch, sandbox.Scratch{Target: s.GuestPath, Bytes: s.Bytes, Inodes: s.Inodes})
 	}
 	return spec, nil
+}
+
+// planNetwork carries what may be reached over, in the order of the grant.
+func planNetwork(g api.GrantNetwork) sandbox.Network {
+	n := sandbox.Network{Mode: g.Mode}
+	for _, d := range g.Allow {
+		n.Allow = append(n.Allow, sandbox.Destination{Name: d.Name, CIDR: d.CIDR, Ports: d.Ports, Protocol: d.Protocol})
+	}
+	return n
 }
 
 // classInput marks a mount whose content the receipt vouches for.

@@ -175,7 +175,7 @@ func spec(id string) sandbox.Spec {
 		Identity: sandbox.Identity{UID: 1000, GID: 1000},
 		Hostname: "box",
 		Workdir:  "/tmp",
-		Network:  "none",
+		Network:  sandbox.Network{Mode: "none"},
 		Seccomp:  "strict",
 		Limits:   sandbox.Limits{MemoryBytes: 64 << 20, CPUMillis: 1000, PIDs: 32, Files: 64},
 	}

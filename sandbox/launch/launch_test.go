@@ -465,7 +465,7 @@ func TestStart(t *testing.T) {
 	if out, errs := drain(t, p); out != "early 1" || errs != "early 2" {
 		t.Errorf("got %q, %q", out, errs)
 	}
-	if res, ok := <-p.Done; !ok || res != resultOf("early") {
+	if res, ok := <-p.Done; !ok || !reflect.DeepEqual(res, resultOf("early")) {
 		t.Errorf("got %+v, %v", res, ok)
 	}
 	if _, ok := <-p.Done; ok {
@@ -598,7 +598,7 @@ func TestCallsInterleave(t *testing.T) {
 				if out, errs := drain(t, p); out != id+" 1" || errs != id+" 2" {
 					t.Errorf("%s: %q, %q", id, out, errs)
 				}
-				if res := <-p.Done; res != resultOf(id) {
+				if res := <-p.Done; !reflect.DeepEqual(res, resultOf(id)) {
 					t.Errorf("%s: %+v", id, res)
 				}
 				return

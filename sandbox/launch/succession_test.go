@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"reflect"
 	"runtime"
 	"testing"
 	"time"
@@ -104,7 +105,7 @@ func TestTakeOver(t *testing.T) {
 	mustOpen(t, first, sandbox.Spec{Session: "s", Keep: []byte{0, 1, 255}})
 	mustOpen(t, first, sandbox.Spec{Session: "with", WithDaemon: true})
 	ended := mustStart(t, first, sandbox.Exec{Session: "s", ID: "ended"})
-	if res := <-ended.Done; res != resultOf("ended") {
+	if res := <-ended.Done; !reflect.DeepEqual(res, resultOf("ended")) {
 		t.Errorf("%+v", res)
 	}
 	leave(ended)
@@ -149,7 +150,7 @@ func TestTakeOver(t *testing.T) {
 	if ended.Stdin != nil {
 		t.Error("a stdin that was not open")
 	}
-	if res := <-ended.Done; res != resultOf("ended") {
+	if res := <-ended.Done; !reflect.DeepEqual(res, resultOf("ended")) {
 		t.Errorf("%+v", res)
 	}
 	if out, errs := drain(t, ended); out != "ended 1" || errs != "ended 2" {

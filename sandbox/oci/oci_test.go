@@ -32,7 +32,7 @@ func TestCompile(t *testing.T) {
 		Identity: sandbox.Identity{UID: 1000, GID: 1000},
 		Hostname: "sandbox",
 		Workdir:  "/work",
-		Network:  "none",
+		Network:  sandbox.Network{Mode: "none"},
 		Seccomp:  "default",
 		Limits:   sandbox.Limits{MemoryBytes: 512 << 20, CPUMillis: 1000, PIDs: 128, Files: 1024},
 	}

@@ -221,7 +221,7 @@ func hostSpec(id string) sandbox.Spec {
 		Identity: sandbox.Identity{UID: 1000, GID: 1000},
 		Hostname: "box",
 		Workdir:  "/tmp",
-		Network:  "none",
+		Network:  sandbox.Network{Mode: "none"},
 		Seccomp:  "default",
 		Limits:   sandbox.Limits{MemoryBytes: 128 << 20, CPUMillis: 2000, PIDs: 64, Files: 256},
 	}

@@ -71,6 +71,10 @@ const (
 	CodeSpawnFailed            Code = "spawn_failed"
 	CodeTimeout                Code = "timeout"
 	CodeOOMKilled              Code = "oom_killed"
+	CodePIDsExceeded           Code = "pids_exceeded"
+	CodeCPUTimeExceeded        Code = "cpu_time_exceeded"
+	CodeDiskExceeded           Code = "disk_exceeded"
+	CodeOutputExceeded         Code = "output_exceeded"
 	CodeInlineRequiredTooLarge Code = "inline_required_too_large"
 	CodeInlineForbidden        Code = "inline_forbidden_by_policy"
 	CodeOutputStoreFailed      Code = "output_store_failed"
@@ -96,6 +100,10 @@ const (
 	CodeMountTarget        Code = "mount_target"
 	CodeUnsupportedByHost  Code = "unsupported_by_host"
 	CodeNotEnforced        Code = "not_enforced"
+	CodeProtectedPath      Code = "protected_path"
+	CodeNoOverlay          Code = "no_overlay"
+	CodeCommitConflict     Code = "commit_conflict"
+	CodeNetworkFailed      Code = "network_failed"
 	CodeRunnerFailed       Code = "runner_failed"
 	CodeRunnerUnavailable  Code = "runner_unavailable"
 
@@ -136,6 +144,9 @@ const (
 	CodeProfileNotAllowed    Code = "profile_not_allowed"
 	CodeHostnameNotAllowed   Code = "hostname_not_allowed"
 	CodeOperationNotAllowed  Code = "operation_not_allowed"
+	CodeDestination          Code = "destination_not_allowed"
+	CodeDegradedNotAllowed   Code = "degraded_not_allowed"
+	CodeNotNarrower          Code = "not_narrower"
 	CodeHermeticRoot         Code = "hermetic_root"
 	CodeNetworkFull          Code = "network_full_unsupported"
 	CodeNetworkEgress        Code = "network_egress_unsupported"
@@ -212,6 +223,10 @@ var Codes = []CodeInfo{
 	{CodeSpawnFailed, 422, "The command could not be started inside; the message has the reason."},
 	{CodeTimeout, 200, "The execution reached its time limit and was killed with its whole tree."},
 	{CodeOOMKilled, 200, "The execution was killed by the memory ceiling."},
+	{CodePIDsExceeded, 200, "The execution could not make a process: the ceiling of processes was reached."},
+	{CodeCPUTimeExceeded, 200, "The execution used as much processor time as it, or its session, may, and was killed."},
+	{CodeDiskExceeded, 200, "A private file system of the session was full."},
+	{CodeOutputExceeded, 200, "The execution wrote more than is kept; the rest was counted and dropped."},
 	{CodeInlineRequiredTooLarge, 422, "The output does not fit inline, although inline was required; the exit code is real."},
 	{CodeInlineForbidden, 403, "Inline was required, but policy wants blobs."},
 	{CodeOutputStoreFailed, 500, "The output could not be stored."},
@@ -237,6 +252,10 @@ var Codes = []CodeInfo{
 	{CodeMountTarget, 422, "A path inside cannot be a mount target."},
 	{CodeUnsupportedByHost, 501, "The kernel lacks what the grant demands; nothing was downgraded."},
 	{CodeNotEnforced, 502, "Read back from the kernel, a layer was not in force; the session was torn down."},
+	{CodeProtectedPath, 422, "A path that must be protected cannot be: it is a symbolic link or a device, or cannot be reserved."},
+	{CodeNoOverlay, 404, "There is no overlay at this path inside, or more than one and none was named."},
+	{CodeCommitConflict, 409, "What lies below the overlay has changed in a way that cannot be written over; the payload says how far the commit came."},
+	{CodeNetworkFailed, 502, "The network of the session could not be had."},
 	{CodeRunnerFailed, 502, "A step of building the sandbox failed; the message says which."},
 	{CodeRunnerUnavailable, 503, "The runner cannot be reached, and with it every session is gone."},
 
@@ -277,6 +296,9 @@ var Codes = []CodeInfo{
 	{CodeProfileNotAllowed, 403, "There is no such profile, or the principal may not use it."},
 	{CodeHostnameNotAllowed, 403, "The host name is not granted."},
 	{CodeOperationNotAllowed, 403, "The operation is not granted."},
+	{CodeDestination, 403, "A destination of the network is not granted."},
+	{CodeDegradedNotAllowed, 403, "Policy does not let the session do without this layer."},
+	{CodeNotNarrower, 403, "What was asked for is more than the session has."},
 	{CodeHermeticRoot, 403, "A hermetic session needs a root that its receipt can vouch for: dir or paths."},
 	{CodeNetworkFull, 403, "Sessions with a network of their own do not exist in this version."},
 	{CodeNetworkEgress, 403, "Sessions with granted egress do not exist in this version."},

@@ -18,17 +18,24 @@ type Grant struct {
 	Workdir   string         `json:"workdir"`
 	Hostname  string         `json:"hostname"`
 	TTLNS     int64          `json:"ttl_ns,omitzero"`
-	IdleNS    int64          `json:"idle_timeout_ns,omitzero"` // after so long without activity the session ends (R021)
-	OnRestart string         `json:"on_restart,omitempty"`     // "terminate": the session ends with its supervisor; "" and "adopt" leave it to the caller
-	ExpiresNS int64          `json:"expires_at_ns,omitzero"`   // the grant itself ends here (R109)
+	IdleNS    int64          `json:"idle_timeout_ns,omitzero"`  // after so long without activity the session ends (R021)
+	OnRestart string         `json:"on_restart,omitempty"`      // "terminate": the session ends with its supervisor; "" and "adopt" leave it to the caller
+	Degraded  []string       `json:"accept_degraded,omitempty"` // layers that the session may be without where the host lacks them
+	Verify    string         `json:"verify,omitempty"`          // "canary": what must fail is tried from inside before the session is ready
+	ExpiresNS int64          `json:"expires_at_ns,omitzero"`    // the grant itself ends here (R109)
 }
 
 // GrantMount is one mount that policy grants.
 type GrantMount struct {
 	HostPath  string `json:"host_path"`
 	GuestPath string `json:"guest_path"`
-	Mode      string `json:"mode"`            // "ro" or "rw"
+	Mode      string `json:"mode"`            // "ro", "rw" or "overlay": writable inside, and nothing outside changes before a commit
 	Class     string `json:"class,omitempty"` // "input": its content is digested for the receipt; any other word is the author's
+	// Of a mode that writes: paths below the mount, such as ".git/hooks", that nobody inside changes, creates or moves.
+	Protect []string `json:"protect,omitempty"`
+	// Of an overlay: the room for what is written. Both are needed.
+	Bytes  int64 `json:"bytes,omitzero"`
+	Inodes int64 `json:"inodes,omitzero"`
 }
 
 // GrantScratch is a private, empty, writable file system.
@@ -56,11 +63,27 @@ type Ceilings struct {
 	OutputBytes int64 `json:"output_bytes,omitzero"` // per stream of one execution
 	Executions  int64 `json:"executions,omitzero"`   // live at once
 	Queued      int64 `json:"queued,omitzero"`       // that may wait for their turn; 0 = 64, and none where exec.queue is false
+
+	// Those that a session need not have. 0 is none.
+	CPUWeight        int64 `json:"cpu_weight,omitzero"`          // share among sessions when processors are short: 1 to 10,000, by default 100
+	CPUTimeNS        int64 `json:"cpu_time_ns,omitzero"`         // user and system time of all executions together
+	IOBytesPerSecond int64 `json:"io_bytes_per_second,omitzero"` // read, and written, on the devices of the mounts
+	DiskBytes        int64 `json:"disk_bytes,omitzero"`          // of scratch and overlays together; such a session has no rw mount, which nothing bounds
+	DiskInodes       int64 `json:"disk_inodes,omitzero"`
 }
 
 // GrantNetwork is the network that is granted.
 type GrantNetwork struct {
-	Mode string `json:"mode"` // "none"
+	Mode  string        `json:"mode"`            // "none", "egress" (what allow names) or "full" (the public internet, and what allow names)
+	Allow []Destination `json:"allow,omitempty"` // of egress and full
+}
+
+// Destination is what may be reached over TCP: a name or a prefix of addresses, with ports.
+type Destination struct {
+	Name     string   `json:"name,omitempty"`     // a DNS name in lower case, or "*." and one for the names below it
+	CIDR     string   `json:"cidr,omitempty"`     // a prefix, such as "192.0.2.0/24"; instead of a name
+	Ports    []uint16 `json:"ports,omitzero"`     // absent = every port
+	Protocol string   `json:"protocol,omitempty"` // of a name: "" wants it in the first bytes, as TLS and HTTP have it; "tcp" goes by address alone
 }
 
 // GrantEnv is the environment: the names that a caller may set, and what policy sets.

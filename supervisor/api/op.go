@@ -13,7 +13,12 @@ const (
 	OpSessionPause  Op = "host.session.pause"
 	OpSessionResume Op = "host.session.resume"
 	OpSessionClose  Op = "host.session.close"
+	OpSessionNarrow Op = "host.session.narrow"
 	OpExec          Op = "host.exec"
+
+	OpWorkspaceDiff    Op = "host.workspace.diff"
+	OpWorkspaceCommit  Op = "host.workspace.commit"
+	OpWorkspaceDiscard Op = "host.workspace.discard"
 
 	OpProcessGet    Op = "host.process.get"
 	OpProcessList   Op = "host.process.list"

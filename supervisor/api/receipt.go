@@ -73,6 +73,7 @@ type Payload struct {
 	Signal  *SignalResult  `json:"signal,omitzero"`
 	Close   *CloseResult   `json:"close,omitzero"`
 	Control *ControlResult `json:"control,omitzero"`
+	Space   *SpaceResult   `json:"workspace,omitzero"`
 	Blob    *BlobResult    `json:"blob,omitzero"`
 }
 
@@ -111,6 +112,31 @@ type Enforced struct {
 	PIDs         int64             `json:"pids"`
 	Mounts       []string          `json:"mounts"` // mountinfo of the session: "target type options"
 	Cgroup       string            `json:"cgroup"` // layout: "v1", "v2" or "hybrid"
+
+	Ceilings []CgroupFile      `json:"ceilings,omitempty"`       // each ceiling's file in each hierarchy
+	Devices  string            `json:"devices,omitempty"`        // what holds the device allow-list: "bpf", or "bpf and devices"
+	Rlimits  map[string]uint64 `json:"rlimits,omitempty"`        // hard limits of executions: "NOFILE", …
+	Filter   string            `json:"seccomp_filter,omitempty"` // sha256:<hex> of the program
+	Landlock int               `json:"landlock_abi"`             // whose rights are handled; 0 = no Landlock
+	UserNS   int64             `json:"max_user_namespaces"`
+	Network  []string          `json:"network,omitempty"`  // interfaces, routes and rules, as text
+	Degraded []string          `json:"degraded,omitempty"` // layers that the host lacks and the caller does without
+	Reports  map[string]string `json:"reports,omitempty"`  // layer to how its refusals come to be told; "" when they do not
+	Canaries []Canary          `json:"canaries,omitempty"` // of verify
+}
+
+// CgroupFile is one ceiling as the kernel holds it.
+type CgroupFile struct {
+	Controller string `json:"controller"`
+	File       string `json:"file"`
+	Value      string `json:"value"`
+}
+
+// Canary is one thing that was tried from inside before the session was ready.
+type Canary struct {
+	Name string `json:"name"`
+	Want string `json:"want"` // an errno's name, or "ok"
+	Got  string `json:"got"`
 }
 
 // ExecResult is the payload of host.exec.
@@ -125,12 +151,72 @@ type ExecResult struct {
 	Overflow     *Overflow  `json:"overflow,omitzero"`
 	Outputs      []Artifact `json:"outputs,omitempty"`
 	Usage        Usage      `json:"usage,omitzero"`
+	LimitsHit    []LimitHit `json:"limits_hit,omitempty"` // ceilings that were reached, whatever the command made of it
+	Denials      []Denial   `json:"denials,omitempty"`    // what was refused to it at run time: the first of each kind
+	Dropped      int64      `json:"denials_dropped,omitzero"`
+	Silent       []string   `json:"unreported_layers,omitempty"` // that cannot say what they refuse; of a command that failed
+	Network      *Traffic   `json:"network,omitzero"`            // through the relay
 	StartedAtNS  int64      `json:"started_at_ns,omitzero"`
 	StartedAt    string     `json:"started_at,omitempty"`
 	EndedAtNS    int64      `json:"ended_at_ns,omitzero"`
 	EndedAt      string     `json:"ended_at,omitempty"`
 	ErrorCode    Code       `json:"error_code,omitzero"`
 	ErrorMessage string     `json:"error_message,omitempty"`
+}
+
+// LimitHit is a ceiling that was reached while a command ran.
+type LimitHit struct {
+	Ceiling string `json:"ceiling"` // memory, pids, cpu_time, disk_bytes, disk_inodes, output_bytes, timeout
+	Code    Code   `json:"code"`    // oom_killed, pids_exceeded, …
+	Scope   string `json:"scope"`   // "execution", or "session" when the ceiling is shared
+	Object  string `json:"object,omitempty"`
+	Limit   int64  `json:"limit"`          // bytes, processes, nanoseconds or inodes
+	Peak    int64  `json:"peak,omitzero"`  // 0 where the kernel does not say
+	Count   int64  `json:"count,omitzero"` // how often
+	Hint    string `json:"hint"`           // what would raise it
+}
+
+// Denial is something that a layer refused at run time, from that layer's own evidence.
+type Denial struct {
+	Layer   string `json:"layer"` // seccomp, network, dns
+	Rule    string `json:"rule"`
+	Object  string `json:"object,omitempty"`
+	Syscall string `json:"syscall,omitempty"`
+	Errno   string `json:"errno"`
+	Grant   string `json:"grant,omitempty"` // the least that would have allowed it; absent when nothing does
+	Count   int64  `json:"count"`
+	AtNS    int64  `json:"at_ns"`
+	At      string `json:"at"`
+}
+
+// Traffic is what went through the relay of a session.
+type Traffic struct {
+	Connections int64 `json:"connections"`
+	Refused     int64 `json:"refused"`
+	Questions   int64 `json:"dns_questions"`
+	Sent        int64 `json:"sent_bytes"`
+	Received    int64 `json:"received_bytes"`
+}
+
+// SpaceResult is the payload of host.workspace.commit and discard, and the answer of diff.
+type SpaceResult struct {
+	Status    string   `json:"status"` // committed, partial, discarded, ok, error
+	GuestPath string   `json:"guest_path,omitempty"`
+	Changes   []Change `json:"changes,omitempty"` // of diff
+	More      bool     `json:"more,omitzero"`     // there are changes after the last
+	Applied   int64    `json:"applied,omitzero"`  // of commit
+	Left      []string `json:"left,omitempty"`    // of commit: paths that were asked for and did not change
+	ErrorCode Code     `json:"error_code,omitzero"`
+}
+
+// Change is one difference between an overlay and what lies below it.
+type Change struct {
+	Path string `json:"path"` // relative to the mount
+	Kind string `json:"kind"` // added, modified, deleted
+	Type string `json:"type"` // file, dir, symlink, fifo
+	Mode uint32 `json:"mode,omitzero"`
+	Size int64  `json:"size_bytes,omitzero"`
+	Link string `json:"link,omitempty"`
 }
 
 // Output is one stream of an execution: a tagged variant. Empty output is absent.

@@ -25,6 +25,8 @@ type Request struct {
 	Cancel  *ProcessCancel `json:"cancel,omitzero"`
 	Stop    *ProcessStop   `json:"stop,omitzero"`
 	Drain   *Drain         `json:"drain,omitzero"`
+	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.commit and discard; of diff, Read is too small
+	Narrow  *SessionNarrow `json:"narrow,omitzero"`
 	Blob    *BlobPut       `json:"blob,omitzero"`
 	Read    *Read          `json:"read,omitzero"` // of every operation without effect
 }
@@ -58,6 +60,8 @@ type SessionOpen struct {
 	Background   *bool             `json:"allow_background_processes,omitzero"` // absent means the grant's
 	IdleNS       int64             `json:"idle_timeout_ns,omitzero"`            // without activity for so long, the session ends; 0 means the grant's
 	OnRestart    string            `json:"on_restart,omitempty"`                // when the supervisor restarts: "adopt" (default) or "terminate"
+	Degraded     []string          `json:"accept_degraded,omitempty"`           // layers that the caller does without where the host lacks them
+	Verify       string            `json:"verify,omitempty"`                    // "canary": what must fail is tried from inside first
 }
 
 // Target is what a session is built on: a tagged variant with one arm so far.
@@ -73,7 +77,8 @@ type Local struct {
 	Mounts      []Mount             `json:"mounts,omitempty"`
 	Workdir     string              `json:"workdir,omitempty"` // absolute inside path; "" means the grant's
 	Env         map[string]EnvValue `json:"env,omitempty"`
-	NetworkMode string              `json:"network_mode,omitempty"` // "none"; "full" and "egress" are refused until they exist
+	NetworkMode string              `json:"network_mode,omitempty"` // "none" (default), "egress" or "full"
+	Egress      []Destination       `json:"egress,omitempty"`       // of egress and full: what is wanted; absent leaves it to policy
 	Hostname    string              `json:"hostname,omitempty"`
 }
 
@@ -98,7 +103,9 @@ type RootPaths struct {
 type Mount struct {
 	HostPath  string `json:"host_path"`
 	GuestPath string `json:"guest_path"`
-	Mode      string `json:"mode"` // "ro" or "rw"
+	Mode      string `json:"mode"`           // "ro", "rw" or "overlay"
+	Bytes     int64  `json:"bytes,omitzero"` // of an overlay: the room for what is written; 0 means the grant's
+	Inodes    int64  `json:"inodes,omitzero"`
 }
 
 // Limits are ceilings that the caller asks for, below those of the grant. Zero
@@ -108,6 +115,14 @@ type Limits struct {
 	CPUMillis   int64 `json:"cpu_millis,omitzero"` // thousandths of one CPU
 	PIDs        int64 `json:"pids,omitzero"`
 	OutputBytes int64 `json:"output_bytes,omitzero"` // per stream of one execution
+	Files       int64 `json:"files,omitzero"`        // open files of one process
+	CPUTimeNS   int64 `json:"cpu_time_ns,omitzero"`  // user and system time of the whole tree
+
+	// Of a session only.
+	CPUWeight        int64 `json:"cpu_weight,omitzero"`
+	IOBytesPerSecond int64 `json:"io_bytes_per_second,omitzero"`
+	DiskBytes        int64 `json:"disk_bytes,omitzero"`
+	DiskInodes       int64 `json:"disk_inodes,omitzero"`
 }
 
 // EnvValue is an environment value: a plain string, or {"secret": "…"}. A secret
@@ -131,13 +146,31 @@ type Exec struct {
 	TimeoutNS  int64               `json:"timeout_ns,omitzero"` // nanoseconds of wall time; 0 means the grant's
 	OutputMode string              `json:"output_mode,omitempty"`
 	MaxInline  int64               `json:"max_inline_bytes,omitzero"`
-	Limits     Limits              `json:"limits,omitzero"`     // only output_bytes can be below the session's: one execution has no other ceiling of its own (R053)
+	Limits     Limits              `json:"limits,omitzero"`     // below the session's (R053)
 	Outputs    []string            `json:"outputs,omitempty"`   // inside paths returned as blobs once the command has ended
 	Labels     map[string]string   `json:"labels,omitempty"`    // shown to policy, filterable
 	StdinOpen  bool                `json:"stdin_open,omitzero"` // stdin stays open after what Stdin says, for host.process.input
 	Wait       *bool               `json:"wait,omitzero"`       // false: answer with the ids as soon as the intent is durable
 	WaitMS     int64               `json:"wait_ms,omitzero"`    // answer with the receipt, or after so long with the ids and the output so far
 	Scope      Scope               `json:"scope,omitzero"`
+}
+
+// Workspace names an overlay of a session, and paths in it (host.workspace.diff, commit and discard).
+type Workspace struct {
+	SessionID string   `json:"session_id"`
+	GuestPath string   `json:"guest_path,omitempty"` // of the mount; "" where the session has one overlay
+	Paths     []string `json:"paths,omitempty"`      // relative to it; absent is everything. discard has none
+	Limit     int64    `json:"limit,omitzero"`       // of diff: how many changes in one answer; 0 means 1000
+	After     string   `json:"after,omitempty"`      // of diff: the last path of the answer before
+	Scope     Scope    `json:"scope,omitzero"`
+}
+
+// SessionNarrow takes a part of a live session's network away (host.session.narrow). What is
+// reached through it is cut off at once.
+type SessionNarrow struct {
+	SessionID string       `json:"session_id"`
+	Network   GrantNetwork `json:"network"` // no more than the session has
+	Scope     Scope        `json:"scope,omitzero"`
 }
 
 // Stdin is what the command reads: a tagged variant. Absent means end of file at once.
