@@ -730,7 +730,11 @@ func (l *load) delete(ctx context.Context) error {
 
 // shortSession opens a session, freezes it, thaws it and closes it.
 func (l *load) shortSession(ctx context.Context) error {
-	open, err := l.operate(ctx, "/v1/sessions", l.key(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}})
+	ask := api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}}
+	if l.forgetful {
+		ask.SessionTTLNS = int64(shortLife) // whoever gives up on the answer leaves it to its end
+	}
+	open, err := l.operate(ctx, "/v1/sessions", l.key(), ask)
 	if err != nil || l.interrupted(open) {
 		return err
 	}
@@ -744,7 +748,10 @@ func (l *load) shortSession(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if r.Outcome == api.OutcomeOK || l.mortal || l.forgetful && r.ErrorCode == api.CodeSessionNotFound {
+			if l.forgetful && slices.Contains([]api.Code{api.CodeSessionNotFound, api.CodeSessionClosed, api.CodeSessionExpired}, r.ErrorCode) {
+				return errMoot
+			}
+			if r.Outcome == api.OutcomeOK || l.mortal {
 				break
 			}
 			if !l.interrupted(r) {

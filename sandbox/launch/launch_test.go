@@ -20,7 +20,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stockade-dev/stockade/internal/packet"
+
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
@@ -465,7 +467,7 @@ func TestStart(t *testing.T) {
 	if out, errs := drain(t, p); out != "early 1" || errs != "early 2" {
 		t.Errorf("got %q, %q", out, errs)
 	}
-	if res, ok := <-p.Done; !ok || !reflect.DeepEqual(res, resultOf("early")) {
+	if res, ok := <-p.Done; !ok || !cmp.Equal(res, resultOf("early")) {
 		t.Errorf("got %+v, %v", res, ok)
 	}
 	if _, ok := <-p.Done; ok {
@@ -598,7 +600,7 @@ func TestCallsInterleave(t *testing.T) {
 				if out, errs := drain(t, p); out != id+" 1" || errs != id+" 2" {
 					t.Errorf("%s: %q, %q", id, out, errs)
 				}
-				if res := <-p.Done; !reflect.DeepEqual(res, resultOf(id)) {
+				if res := <-p.Done; !cmp.Equal(res, resultOf(id)) {
 					t.Errorf("%s: %+v", id, res)
 				}
 				return
