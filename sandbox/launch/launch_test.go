@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stockade-dev/stockade/internal/packet"
 
 	"github.com/stockade-dev/stockade/sandbox"
@@ -467,7 +468,7 @@ func TestStart(t *testing.T) {
 	if out, errs := drain(t, p); out != "early 1" || errs != "early 2" {
 		t.Errorf("got %q, %q", out, errs)
 	}
-	if res, ok := <-p.Done; !ok || !cmp.Equal(res, resultOf("early")) {
+	if res, ok := <-p.Done; !ok || !cmp.Equal(res, resultOf("early"), cmpopts.EquateEmpty()) {
 		t.Errorf("got %+v, %v", res, ok)
 	}
 	if _, ok := <-p.Done; ok {
@@ -600,7 +601,7 @@ func TestCallsInterleave(t *testing.T) {
 				if out, errs := drain(t, p); out != id+" 1" || errs != id+" 2" {
 					t.Errorf("%s: %q, %q", id, out, errs)
 				}
-				if res := <-p.Done; !cmp.Equal(res, resultOf(id)) {
+				if res := <-p.Done; !cmp.Equal(res, resultOf(id), cmpopts.EquateEmpty()) {
 					t.Errorf("%s: %+v", id, res)
 				}
 				return

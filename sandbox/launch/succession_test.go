@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/stockade-dev/stockade/sandbox"
 )
@@ -106,7 +107,7 @@ func TestTakeOver(t *testing.T) {
 	mustOpen(t, first, sandbox.Spec{Session: "s", Keep: []byte{0, 1, 255}})
 	mustOpen(t, first, sandbox.Spec{Session: "with", WithDaemon: true})
 	ended := mustStart(t, first, sandbox.Exec{Session: "s", ID: "ended"})
-	if res := <-ended.Done; !cmp.Equal(res, resultOf("ended")) {
+	if res := <-ended.Done; !cmp.Equal(res, resultOf("ended"), cmpopts.EquateEmpty()) {
 		t.Errorf("%+v", res)
 	}
 	leave(ended)
@@ -151,7 +152,7 @@ func TestTakeOver(t *testing.T) {
 	if ended.Stdin != nil {
 		t.Error("a stdin that was not open")
 	}
-	if res := <-ended.Done; !cmp.Equal(res, resultOf("ended")) {
+	if res := <-ended.Done; !cmp.Equal(res, resultOf("ended"), cmpopts.EquateEmpty()) {
 		t.Errorf("%+v", res)
 	}
 	if out, errs := drain(t, ended); out != "ended 1" || errs != "ended 2" {
