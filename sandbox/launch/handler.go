@@ -63,6 +63,16 @@ type Handler interface {
 	Load(session string) (sandbox.Load, error)
 	// Collect opens regular files of the session. Serve closes them once they have been sent.
 	Collect(ctx context.Context, session string, paths []string) ([]sandbox.Artifact, error)
+	// Changes tells what an overlay has that its source has not, in order of paths: limit of them at
+	// most, those after a path, and whether there are more. An empty target is the session's only overlay.
+	Changes(ctx context.Context, session, target, after string, limit int) (changes []sandbox.Change, more bool, err error)
+	// Commit makes the changes of an overlay to its source: those at and below paths, or with none all.
+	// What was done before an error is said beside it.
+	Commit(ctx context.Context, session, target string, paths []string) (sandbox.Committed, error)
+	// Discard empties an overlay.
+	Discard(ctx context.Context, session, target string) error
+	// Narrow takes a part of the network away, and tells how many live connections that has cut.
+	Narrow(ctx context.Context, session string, n sandbox.Network) (cut int64, err error)
 	Close(ctx context.Context, session string) (sandbox.Usage, error)
 	// Disconnected is called once for each connection that is lost, when every call has returned; a
 	// Resolve that hangs with a file system may be the exception. It ends the sessions that end with

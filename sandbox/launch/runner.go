@@ -272,6 +272,39 @@ func unpack(m message) ([]sandbox.Artifact, error) {
 	return out, nil
 }
 
+// Changes returns what an overlay has that its source has not, in order of paths: limit of them at
+// most, those after a path, and whether there are more. An empty target is the session's only overlay.
+func (r *Runner) Changes(ctx context.Context, session, target, after string, limit int) ([]sandbox.Change, bool, error) {
+	var reply changesReply
+	err := r.do(ctx, kindChanges, changesCall{space{session, target}, after, limit}, &reply)
+	return reply.Changes, reply.More, err
+}
+
+// Commit makes the changes of an overlay to its source: those at and below paths, or with none all. A
+// commit that fails on its way says beside the error how far it came.
+func (r *Runner) Commit(ctx context.Context, session, target string, paths []string) (sandbox.Committed, error) {
+	var reply commitReply
+	if err := r.do(ctx, kindCommit, commitCall{space{session, target}, paths}, &reply); err != nil {
+		return sandbox.Committed{}, err
+	}
+	if reply.Err != nil {
+		return reply.Committed, reply.Err
+	}
+	return reply.Committed, nil
+}
+
+// Discard empties an overlay.
+func (r *Runner) Discard(ctx context.Context, session, target string) error {
+	return r.do(ctx, kindDiscard, space{session, target}, &none{})
+}
+
+// Narrow takes a part of a session's network away, and returns how many live connections that cut.
+func (r *Runner) Narrow(ctx context.Context, session string, n sandbox.Network) (cut int64, err error) {
+	var reply narrowReply
+	err = r.do(ctx, kindNarrow, narrowCall{session, n}, &reply)
+	return reply.Cut, err
+}
+
 // Close destroys a session, and forgets its executions.
 func (r *Runner) Close(ctx context.Context, session string) (sandbox.Usage, error) {
 	var u sandbox.Usage

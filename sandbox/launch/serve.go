@@ -139,6 +139,18 @@ var operations = map[kind]operation{
 	kindCloseStdin: simple(func(s *server, _ context.Context, t target) (none, error) {
 		return none{}, s.handler.CloseStdin(t.Session, t.Exec)
 	}),
+	kindChanges: simple(func(s *server, ctx context.Context, c changesCall) (changesReply, error) {
+		changes, more, err := s.handler.Changes(ctx, c.Session, c.Target, c.After, c.Limit)
+		return changesReply{changes, more}, err
+	}),
+	kindCommit: simple((*server).commit),
+	kindDiscard: simple(func(s *server, ctx context.Context, c space) (none, error) {
+		return none{}, s.handler.Discard(ctx, c.Session, c.Target)
+	}),
+	kindNarrow: simple(func(s *server, ctx context.Context, c narrowCall) (narrowReply, error) {
+		cut, err := s.handler.Narrow(ctx, c.Session, c.Network)
+		return narrowReply{cut}, err
+	}),
 	kindClose: simple(func(s *server, ctx context.Context, t target) (sandbox.Usage, error) {
 		return s.handler.Close(ctx, t.Session)
 	}),
@@ -324,6 +336,15 @@ func (s *server) open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced,
 	return e, err
 }
 
+// commit answers with how far it came, whether it failed or not.
+func (s *server) commit(ctx context.Context, c commitCall) (commitReply, error) {
+	done, err := s.handler.Commit(ctx, c.Session, c.Target, c.Paths)
+	if err != nil {
+		return commitReply{done, crossing(err)}, nil
+	}
+	return commitReply{Committed: done}, nil
+}
+
 // sessions serves kindSessions, a message for each.
 func (s *server) sessions(_ context.Context, id uint64, _ []byte, fds []int) error {
 	packet.CloseAll(fds)
@@ -486,13 +507,16 @@ func (s *server) artifacts(k kind, id uint64, list []sandbox.Artifact) error {
 	return s.reply(k, id, out, files...)
 }
 
-func (s *server) fail(id uint64, err error) error {
+func (s *server) fail(id uint64, err error) error { return s.reply(kindFailure, id, crossing(err)) }
+
+// crossing is an error as the daemon gets it.
+func crossing(err error) *sandbox.Error {
 	var e *sandbox.Error
 	if !errors.As(err, &e) {
 		e = sandbox.Errorf(sandbox.CodeInternal, "%v", err)
 	}
 	// A message may quote a file's name, which can be any bytes.
-	return s.reply(kindFailure, id, &sandbox.Error{Code: e.Code, Msg: strings.ToValidUTF8(e.Msg, "\ufffd")})
+	return &sandbox.Error{Code: e.Code, Msg: strings.ToValidUTF8(e.Msg, "\ufffd")}
 }
 
 // reply sends an answer. One that cannot be said is a failure of its call: it must not end

@@ -27,7 +27,8 @@ import (
 //	  │◀───────────────────────────────────────── reply n ┤
 //	  │                                                  │
 //	  │  resolve, open, signal, kill, freeze,            │  any number at a time
-//	  │  load, closeStdin, close n {…}                   │
+//	  │  load, closeStdin, changes, commit, discard,     │
+//	  │  narrow, close n {…}                             │
 //	  ├─────────────────────────────────────────────────▶│
 //	  │◀───────────────────────── reply n {…} │ failure n {code, msg}
 //	  │                                                  │
@@ -64,6 +65,10 @@ const (
 	kindFreeze                     //
 	kindLoad                       //
 	kindCollect                    //
+	kindChanges                    //
+	kindCommit                     //
+	kindDiscard                    //
+	kindNarrow                     //
 	kindClose                      //
 	kindCancel                     //
 	kindReply                      // runner to daemon
@@ -75,7 +80,7 @@ const (
 type kind byte
 
 // version changes with every change of a message.
-const version = 3
+const version = 4
 
 // The bodies that are not nouns of package sandbox.
 type (
@@ -108,6 +113,32 @@ type (
 		Session string
 		Paths   []string
 	}
+	space struct { // an overlay, by its inside path
+		Session, Target string
+	}
+	changesCall struct {
+		space
+		After string
+		Limit int
+	}
+	changesReply struct {
+		Changes []sandbox.Change
+		More    bool
+	}
+	commitCall struct {
+		space
+		Paths []string
+	}
+	// commitReply tells how far a commit came, also one that failed on its way.
+	commitReply struct {
+		Committed sandbox.Committed
+		Err       *sandbox.Error
+	}
+	narrowCall struct {
+		Session string
+		Network sandbox.Network
+	}
+	narrowReply struct{ Cut int64 }
 	// artifact is a sandbox.Artifact without its file. Artifacts with HasFile take the
 	// descriptors of their message in order.
 	artifact struct {

@@ -45,7 +45,7 @@ func CurrentFormat() Format {
 
 // stateVersion changes with every change of the types below, those of package sandbox
 // among them.
-const stateVersion = 1
+const stateVersion = 2
 
 // saved is a Runner. Files are meant by their place among those that are handed over; -1 is none.
 type saved struct {
