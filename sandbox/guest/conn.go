@@ -105,8 +105,11 @@ func newConn(ours *os.File) (*Conn, error) {
 }
 
 // Setup makes init what it has to be. It is called once, before anything else.
-func (c *Conn) Setup(ctx context.Context, s Setup) error {
-	return c.do(ctx, kindSetup, &s)
+func (c *Conn) Setup(ctx context.Context, s Setup) (Ready, error) {
+	if s.Report || len(s.Landlock) > 0 {
+		return Ready{}, errors.ErrUnsupported
+	}
+	return Ready{}, c.do(ctx, kindSetup, &s)
 }
 
 // Process is a command that runs.
@@ -121,6 +124,9 @@ type Process struct {
 // Call is the number of its spawn, by which it is found again in a State.
 func (p *Process) Call() uint64 { return p.call }
 
+// Release lets a parked command execute, or says why it cannot: its process has ended then.
+func (p *Process) Release(ctx context.Context) error { return errors.ErrUnsupported }
+
 // Streams are the descriptors of a command. They stay the caller's. Stdin, Stdout and
 // Stderr are required; Cgroup is the leaf that the command is born in, nil for init's own.
 type Streams struct {
@@ -131,6 +137,9 @@ type Streams struct {
 // Spawn starts a command. If ctx ends first the command may start all the same: the
 // caller then kills its cgroup. Errors of the inside are *Error.
 func (c *Conn) Spawn(ctx context.Context, cmd Command, s Streams) (*Process, error) {
+	if cmd.Parked || len(cmd.Rlimits) > 0 || len(cmd.Canary) > 0 {
+		return nil, errors.ErrUnsupported
+	}
 	files := []*os.File{s.Stdin, s.Stdout, s.Stderr}
 	if s.Cgroup != nil {
 		files = append(files, s.Cgroup)

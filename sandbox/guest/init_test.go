@@ -273,14 +273,14 @@ func TestSpawnErrors(t *testing.T) {
 		{"empty name", command(""), StageProgram, syscall.ENOENT},
 		{"a directory", command("/bin"), StageProgram, syscall.EACCES},
 		{"not executable by the identity", command(dir + "/forbidden"), StageProgram, syscall.EACCES},
-		{"the same in PATH", Command{[]string{"forbidden"}, []string{"PATH=" + dir}, "/"}, StageProgram, syscall.EACCES},
+		{"the same in PATH", Command{Argv: []string{"forbidden"}, Env: []string{"PATH=" + dir}, Cwd: "/"}, StageProgram, syscall.EACCES},
 		{"script without shebang", command(dir + "/plain"), StageProgram, syscall.ENOEXEC},
 		{"missing interpreter", command(dir + "/orphan"), StageProgram, syscall.ENOENT},
-		{"cwd missing", Command{[]string{"/bin/true"}, nil, "/no/such/dir"}, StageWorkdir, syscall.ENOENT},
-		{"cwd is a file", Command{[]string{"/bin/true"}, nil, "/etc/passwd"}, StageWorkdir, syscall.ENOTDIR},
-		{"cwd forbidden", Command{[]string{"true"}, nil, dir + "/private"}, StageWorkdir, syscall.EACCES},
-		{"cwd relative", Command{[]string{"true"}, nil, "tmp"}, StageRequest, syscall.EPROTO},
-		{"no argv", Command{nil, nil, "/"}, StageRequest, syscall.EPROTO},
+		{"cwd missing", Command{Argv: []string{"/bin/true"}, Cwd: "/no/such/dir"}, StageWorkdir, syscall.ENOENT},
+		{"cwd is a file", Command{Argv: []string{"/bin/true"}, Cwd: "/etc/passwd"}, StageWorkdir, syscall.ENOTDIR},
+		{"cwd forbidden", Command{Argv: []string{"true"}, Cwd: dir + "/private"}, StageWorkdir, syscall.EACCES},
+		{"cwd relative", Command{Argv: []string{"true"}, Cwd: "tmp"}, StageRequest, syscall.EPROTO},
+		{"no argv", Command{Argv: nil, Cwd: "/"}, StageRequest, syscall.EPROTO},
 		{"one argument too long", command("true", strings.Repeat("x", 200_000)), StageProgram, syscall.E2BIG},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -293,9 +293,9 @@ func TestSpawnErrors(t *testing.T) {
 	}
 	// Relative to the command's own directory, by name and by PATH.
 	for _, cmd := range []Command{
-		{[]string{"./true"}, nil, "/bin"},
-		{[]string{"true"}, []string{"PATH=:/nowhere"}, "/bin"},
-		{[]string{"true"}, []string{"PATH=bin"}, "/usr"},
+		{Argv: []string{"./true"}, Cwd: "/bin"},
+		{Argv: []string{"true"}, Env: []string{"PATH=:/nowhere"}, Cwd: "/bin"},
+		{Argv: []string{"true"}, Env: []string{"PATH=bin"}, Cwd: "/usr"},
 	} {
 		if out, err := b.run(cmd); err != nil || out.Status != 0 {
 			t.Errorf("%q in %s: %v, %v", cmd.Argv, cmd.Cwd, out, err)
@@ -447,7 +447,7 @@ func TestBornInCgroup(t *testing.T) {
 	if err := os.WriteFile(top+"/init/cgroup.procs", []byte(strconv.Itoa(b.pid)), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Setup(t.Context(), baseline()); err != nil {
+	if _, err := b.Setup(t.Context(), baseline()); err != nil {
 		t.Fatal(err)
 	}
 	leaf, err := os.Open(top + "/leaf")
@@ -522,7 +522,7 @@ func TestSetupErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := baseline()
 			tt.change(&s)
-			err := startRaw(t).Setup(t.Context(), s)
+			_, err := startRaw(t).Setup(t.Context(), s)
 			var e *Error
 			if !errors.As(err, &e) || e.Stage != tt.stage || e.Errno != tt.errno {
 				t.Errorf("got %v, want %v: %v", err, tt.stage, tt.errno)
@@ -539,7 +539,7 @@ func TestSetupHeedsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := b.Setup(ctx, baseline()); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := b.Setup(ctx, baseline()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("setup of an init that is stopped: %v", err)
 	}
 	// Its end of file is seen only once it runs again; the cleanup waits for it.

@@ -95,7 +95,7 @@ func ping(ctx context.Context, c *Conn) error {
 func start(t testing.TB, s Setup) *box {
 	t.Helper()
 	b := startRaw(t)
-	if err := b.Setup(t.Context(), s); err != nil {
+	if _, err := b.Setup(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	return b

@@ -3,6 +3,7 @@ package guest
 import (
 	"encoding/binary"
 	"errors"
+	"os"
 	"syscall"
 	"time"
 )
@@ -42,7 +43,7 @@ const (
 // Version is the first member of setup: runner and init are built together, and
 // a stray mixture of the two must not run. A runner that is replaced under live sessions
 // speaks with the inits of the one before, so it changes with every change of a message.
-const Version = 2
+const Version = 3
 
 // What bounds a decoded list: execve's own limits are lower.
 const (
@@ -60,7 +61,25 @@ type Setup struct {
 	OOMScoreAdj  int32    // of executions; init keeps its own
 	Rlimits      []Rlimit // lowered, never raised; RLIMIT_NPROC no further than init's own threads need, 16
 	Filter       []byte   // seccomp program, an array of struct sock_filter; empty only where a test needs none
+	Report       bool     // what the filter refuses with a notification is told to Ready.Listener
+	Landlock     []Access // all that executions may do with files; empty is no Landlock
+	LandlockABI  uint32   // no newer one is used; 0 is what the kernel has
+	Proof        string   // with Landlock: a directory in which the mounts let init make a file, and Landlock must not
 	Workdir      string   // must be a directory that the identity can enter
+}
+
+// Access is what executions may do beneath a path, or with the file that it names. Everything
+// may be read and executed.
+type Access struct {
+	Path   string
+	Write  bool // files are written, made, moved and removed; not device nodes
+	Device bool // files are written, and devices controlled; nothing is made or removed
+}
+
+// Ready is what has become of a Setup.
+type Ready struct {
+	Landlock int      // ABI whose rights are handled; 0 is no Landlock
+	Listener *os.File // of the filter's notifications, the receiver's to close; nil without Setup.Report
 }
 
 // Rlimit is one resource limit.
@@ -74,6 +93,10 @@ type Command struct {
 	Argv []string // Argv[0] without a slash is looked up in PATH of Env, under the session's identity
 	Env  []string // complete
 	Cwd  string   // absolute inside path
+
+	Rlimits []Rlimit // lowered for this command, never raised; it costs an executor, as Parked does
+	Parked  bool     // cloned, and not executed before Process.Release
+	Canary  []string // instead of Argv and the rest: what to try, by the names of Canaries
 }
 
 // Exit is what wait4 said of a command.

@@ -14,7 +14,7 @@ var members = map[byte]func() member{
 			Rlimits: []Rlimit{{7, 8, 9}}, Filter: []byte("12345678"), Workdir: "/w"}
 	},
 	kindSpawn: func() member {
-		return &spawnFrame{Command{[]string{"a", ""}, []string{"B=c"}, "/d"}, true}
+		return &spawnFrame{Command{Argv: []string{"a", ""}, Env: []string{"B=c"}, Cwd: "/d"}, true}
 	},
 	kindSignal:  func() member { return &signalFrame{1 << 50, 15} },
 	kindFailed:  func() member { return &Error{StageClone, "clone", syscall.EAGAIN} },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +57,7 @@ type opening struct {
 	done cleanup.Stack // and what it needs no longer when Open returns, either way
 
 	filter   []byte
+	degraded []string // layers that this host lacks, and the caller does without
 	slot     *slot
 	files    layout
 	inputs   *digests
@@ -91,17 +93,35 @@ func (o *opening) check() (err error) {
 	if err := o.r.options.Ceiling.Check(o.spec); err != nil {
 		return err
 	}
-	if missing := o.r.options.Host.Missing(); len(missing) > 0 {
-		var names []string
-		for _, l := range missing {
-			names = append(names, l.Name)
-		}
-		return sandbox.Errorf(sandbox.CodeUnsupported, "missing on this host: %s", strings.Join(names, ", "))
+	if o.degraded, err = lacking(o.r.options.Host, o.spec.Degraded); err != nil {
+		return err
 	}
-	if o.filter, err = seccomp.Compile(o.spec.Seccomp); err != nil {
+	if o.filter, err = seccomp.Compile(o.spec.Seccomp, false); err != nil {
 		return sandbox.Errorf(sandbox.CodeInvalidSpec, "%v", err)
 	}
 	return nil
+}
+
+// lacking are the layers that a host lacks and a caller does without. Any other that it lacks is
+// an error: a second wall is there, or somebody has said that it need not be.
+func lacking(host sandbox.Host, without []string) (degraded []string, err error) {
+	var names []string
+	for _, l := range host.Missing(sandbox.Degradable...) {
+		names = append(names, l.Name)
+	}
+	for _, layer := range sandbox.Degradable {
+		switch {
+		case host.Has(layer):
+		case slices.Contains(without, layer):
+			degraded = append(degraded, layer)
+		default:
+			names = append(names, layer)
+		}
+	}
+	if names != nil {
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "missing on this host: %s", strings.Join(names, ", "))
+	}
+	return degraded, nil
 }
 
 // reserve takes the name and counts the session, before anything is built for it. What
@@ -161,6 +181,12 @@ func (o *opening) start() error {
 	defer theirs.Close()
 	o.socket = ours
 	o.undo.Add(func() { ours.Close() }) // the Conn's, once there is one; a second Close does no harm
+	var clocks *oci.Clocks
+	if !slices.Contains(o.degraded, sandbox.LayerTimeNS) {
+		if clocks, err = hostClocks(); err != nil {
+			return err
+		}
+	}
 	err = staged(o.r.place, o.files, func(root string) error {
 		config := oci.Compile(o.spec, oci.Place{
 			Rootfs:   root,
@@ -168,6 +194,7 @@ func (o *opening) start() error {
 			CgroupNS: ownFD(o.slot.namespaces.cgroup),
 			IDBase:   o.session.base,
 			Args:     []string{"/proc/self/fd/4"},
+			Clocks:   clocks,
 		})
 		o.session.box, err = startBox(config, o.r.boxes(), o.spec.Session, o.session.groups.Name(), []*os.File{theirs, o.r.init})
 		return err
@@ -177,6 +204,22 @@ func (o *opening) start() error {
 	}
 	o.undo.Add(o.session.box.kill)
 	return nil
+}
+
+// hostClocks reads what the session's clocks are to be behind.
+func hostClocks() (*oci.Clocks, error) {
+	c := new(oci.Clocks)
+	for _, clock := range []struct {
+		id int32
+		to *int64
+	}{{unix.CLOCK_MONOTONIC, &c.Monotonic}, {unix.CLOCK_BOOTTIME, &c.Boottime}} {
+		var now unix.Timespec
+		if err := unix.ClockGettime(clock.id, &now); err != nil {
+			return nil, fmt.Errorf("clock %d: %w", clock.id, err)
+		}
+		*clock.to = now.Sec
+	}
+	return c, nil
 }
 
 // join puts init under the ceilings, and init and executions under the device rules,
@@ -213,7 +256,7 @@ func (o *opening) release() (err error) {
 // setup has init become what executions inherit: limits, bounding set, filter. Init
 // does it itself, because it needs until then what they take away.
 func (o *opening) setup() error {
-	if err := o.session.init.Setup(o.ctx, setup(o.spec, o.filter)); err != nil {
+	if _, err := o.session.init.Setup(o.ctx, setup(o.spec, o.filter)); err != nil {
 		return refused(err)
 	}
 	return nil
