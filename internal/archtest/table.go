@@ -53,6 +53,7 @@ var Table = []Row{
 	{"sandbox/guest", []string{"internal/packet"}, []string{unix}},
 	{"sandbox/launch", []string{"sandbox", "internal/packet", "internal/failpoint"}, []string{unix, jsonexp}},
 	{"sandbox/seccomp", nil, []string{libseccomp, unix}},
+	{"sandbox/notify", nil, []string{unix}},
 	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, mountinfo, runtimeSpec, unix}},
 	{"sandbox/host", []string{"sandbox", "sandbox/cgroup"}, []string{unix}},
 	{"sandbox/oci", []string{"sandbox"}, []string{runtimeSpec}},
