@@ -56,7 +56,7 @@ var Table = []Row{
 	{"sandbox/launch", []string{"sandbox", "internal/packet", "internal/failpoint"}, []string{unix, jsonexp}},
 	{"sandbox/seccomp", nil, []string{libseccomp, unix}},
 	{"sandbox/notify", nil, []string{unix}},
-	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, mountinfo, runtimeSpec, unix}},
+	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, libcgroups, mountinfo, runtimeSpec, unix}},
 	{"sandbox/host", []string{"sandbox", "sandbox/cgroup"}, []string{unix}},
 	{"sandbox/relay", []string{"internal/packet"}, []string{unix, xnet}},
 	{"sandbox/network", []string{"sandbox", "sandbox/relay", "internal/packet", "internal/cleanup"}, []string{netlink, nftables, unix}},
