@@ -96,7 +96,7 @@ func TestVerdicts(t *testing.T) {
 		{"personality UNAME26", unix.SYS_PERSONALITY, []uint64{0x20000}, "EPERM"},
 
 		{"seccomp, a filter", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC}, "allow"},
-		{"seccomp, a listener", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH}, "EBUSY"},
+		{"seccomp, a listener", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH}, "ENOSYS"},
 
 		{"ptrace", unix.SYS_PTRACE, nil, "EPERM"},
 		{"io_uring_setup", unix.SYS_IO_URING_SETUP, nil, "ENOSYS"},
