@@ -46,7 +46,7 @@ func spawner() error {
 		}
 	}
 	fmt.Println(n)
-	if err := threads(12); err != nil {
+	if err := threads(8); err != nil {
 		return err
 	}
 	fmt.Println("alive")
