@@ -128,7 +128,7 @@ var rows = []row{
 		pkey_alloc pkey_free pkey_mprotect mseal map_shadow_stack get_mempolicy`,
 		verdict: allowed, why: "a process's own memory"},
 	{title: "locked memory", calls: `mlock mlock2 munlock mlockall munlockall`, verdict: allowed, profiles: general, why: "bounded by RLIMIT_MEMLOCK and the memory ceiling; a build has no secret to keep from swap"},
-	{title: "memory placement", calls: `mbind set_mempolicy set_mempolicy_home_node move_pages migrate_pages`, verdict: refused, why: "placement on the host's nodes"},
+	{title: "memory placement", calls: `mbind set_mempolicy set_mempolicy_home_node move_pages migrate_pages`, verdict: refused, errno: unix.ENOSYS, why: "placement on the host's nodes; ENOSYS is the answer of a kernel without nodes, and libnuma asks in every program that has it (ps)"},
 	{title: "kernel surface", calls: `userfaultfd memfd_secret vmsplice`, verdict: refused, why: "kernel surface that exploits lean on, of no use to a sandboxed program"},
 	{title: "others' memory", calls: `process_vm_readv process_vm_writev process_madvise process_mrelease`, verdict: refused, why: "other processes' memory"},
 

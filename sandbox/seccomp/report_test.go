@@ -2,7 +2,11 @@ package seccomp
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -116,6 +120,19 @@ func TestReportedWorks(t *testing.T) {
 	}
 }
 
+// What the profile for builds is for, and what it leaves out.
+func TestBuilds(t *testing.T) {
+	for profile, want := range map[string]map[string]string{
+		"default": {"no randomization": "EPERM", "i686": "EPERM", "message queue": "ok", "fifo": "ok", "shared memory": "ok", "attribute": "ok"},
+		"build":   {"no randomization": "ok", "i686": "ok", "message queue": "ok", "fifo": "ok", "shared memory": "ENOSYS", "attribute": "ENOSYS"},
+		"strict":  {"no randomization": "EPERM", "i686": "EPERM", "message queue": "ENOSYS", "fifo": "EPERM", "shared memory": "ENOSYS", "attribute": "ENOSYS"},
+	} {
+		if got := answers(t, "builds", profile); !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", profile, got, want)
+		}
+	}
+}
+
 // T046: no process inside gets a listener, not when the supervisor's has been closed either. Of
 // two filters that notify, the newer is asked, and may let the call continue: with a filter that does
 // not refuse listeners, the refused call is carried out (the negative control).
@@ -134,6 +151,35 @@ func TestNoListenerInside(t *testing.T) {
 }
 
 func init() {
+	roles["builds"] = func() {
+		dir := os.Getenv("SECCOMP_TEST_DIR")
+		say := func(what string, e error) {
+			errno, _ := e.(syscall.Errno)
+			fmt.Printf("%s: %s\n", what, name(errno))
+		}
+		personality := func(p uintptr, program, want string) error {
+			if _, _, e := syscall.RawSyscall(unix.SYS_PERSONALITY, p, 0, 0); e != 0 {
+				return e
+			}
+			if out, err := exec.Command("/bin/sh", "-c", program).Output(); err != nil || strings.TrimSpace(string(out)) != want {
+				fmt.Printf("%s: %s %v\n", program, out, err)
+			}
+			return nil
+		}
+		runtime.LockOSThread()
+		say("no randomization", personality(addrNoRandomize, "cat /proc/self/personality", "00040000"))
+		say("i686", personality(perLinux32|addrNoRandomize, "uname -m", "i686"))
+		queue, _, e := syscall.Syscall(unix.SYS_MSGGET, unix.IPC_PRIVATE, 0o600, 0)
+		if say("message queue", e); e == 0 {
+			syscall.Syscall(unix.SYS_MSGCTL, queue, unix.IPC_RMID, 0)
+		}
+		say("fifo", unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+		id, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, 0o600)
+		if say("shared memory", err); err == nil {
+			unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+		}
+		say("attribute", ignoring(unix.Setxattr(dir, "user.x", []byte("1"), 0), unix.ENOTSUP)) // a file system may have none
+	}
 	roles["listener"] = func() {
 		_, e := listener(unix.SYS_ACCT)
 		fmt.Println(name(e))
