@@ -210,6 +210,12 @@ func (e *Engine) Quarantined() bool {
 	return e.overruns.Load() >= limit || e.orphans.Load() >= limit
 }
 
+// Defines reports whether the policy has an entry point. One of before a question was there loads without it.
+func (e *Engine) Defines(ref string) bool {
+	_, ok := e.queries[ref]
+	return ok
+}
+
 // Decide asks the policy. It returns within the deadline of the entry point,
 // whether OPA stops then or not.
 func (e *Engine) Decide(ctx context.Context, ref string, in Input) (d Decision) {
