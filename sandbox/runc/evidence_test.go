@@ -72,7 +72,7 @@ func TestForged(t *testing.T) {
 		{"limits", "(core file size +)1", "${1}0", "core file size"},
 		{"limits", "(Max locked memory +)[0-9]+", "${1}unlimited", "locked memory"},
 		{"limits", "(Max open files +[0-9]+ +)256", "${1}257", "open files"},
-		{"limits", "(Max processes +[0-9]+ +)64", "${1}65", "processes"},
+		{"limits", "(Max processes +[0-9]+ +)80", "${1}81", "processes"},
 		{"mountinfo", "(?m)^.* /tmp .*\n", "", "/tmp is not mounted"},
 		{"mountinfo", "(?m)^(.* /tmp .*\n)", "$1$1", "/tmp is mounted twice"},
 		{"mountinfo", "$", "900 1 8:1 / /extra rw,nosuid,nodev - ext4 /dev/sda1 rw\n", "/extra is not one"},
@@ -205,7 +205,7 @@ func TestMeddled(t *testing.T) {
 		{"a lower limit", "setup", "open files", func(o *opening) error {
 			return unix.Prlimit(o.session.box.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 100, Max: 100}, nil)
 		}},
-		{"no filter", "release", "Seccomp of thread", func(o *opening) error {
+		{"no filter", "release", "of thread", func(o *opening) error {
 			o.filter = nil
 			return nil
 		}},
