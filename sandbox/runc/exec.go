@@ -100,7 +100,7 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 		x.stdin = nil
 	}
 
-	if x.before, err = s.groups.Events(); err != nil {
+	if x.before, err = s.counters(); err != nil {
 		return launch.Streams{}, err
 	}
 	x.started = time.Now()
@@ -263,6 +263,7 @@ func (x *execution) leave() {
 	}
 	_ = x.leaf.Remove()
 	x.session.finish(x)
+	x.session.count()
 }
 
 // empty kills whatever is left in the leaf and waits until it is gone.

@@ -41,6 +41,8 @@ type session struct {
 	execs    map[string]*execution // by name: until nothing of it is left, and it is forgotten
 	leaves   map[string]*execution // by the name of the leaf: until nothing of it is left
 	stray    denials               // of no execution
+	started  int                   // how many there were
+	counted  *cgroup.Events        // since none of them runs any more; nil if that has not been read
 	ended    int                   // of execs, those that are kept for their result only
 	starting int                   // of execs, those that have not been started
 	idle     chan struct{}         // if not nil, closed when starting comes to 0
