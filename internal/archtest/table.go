@@ -104,6 +104,7 @@ var Walls = []Reach{
 	{libcgroups, []string{"cmd/stockade-run"}},
 	{cgroups, []string{"cmd/stockade-run"}},
 	{netlink, []string{"cmd/stockade-run"}},
+	{nftables, []string{"cmd/stockade-run"}},
 	{cpath, []string{"cmd/stockade-run"}},
 }
 
@@ -115,6 +116,8 @@ var Gates = []struct {
 	{opa, []string{"rego"}},
 	{runc, []string{"sandbox/runc"}},
 	{libseccomp, []string{"sandbox/seccomp"}},
-	{netlink, []string{"sandbox/runc"}},
+	{netlink, []string{"sandbox/network"}},
+	{nftables, []string{"sandbox/network", "sandbox/host"}},
+	{xnet, []string{"sandbox/relay", "sandbox/network"}},
 	{cobra, []string{"cmd", "rego/workbench"}},
 }
