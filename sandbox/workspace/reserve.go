@@ -160,16 +160,22 @@ func (p *Placeholders) file(session string) string { return filepath.Join(p.dir,
 // file, and not worth the wait for the disk. The caller holds mu.
 func (p *Placeholders) write(session string) error {
 	data, err := json.Marshal(p.held[session])
-	if err == nil {
-		err = os.MkdirAll(p.dir, 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(p.file(session)+".new", data, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(p.file(session)+".new", p.file(session))
-	}
 	if err != nil {
+		return fmt.Errorf("placeholders: %w", err)
+	}
+	written := make(chan error)
+	go func() { // on a thread with our own rights: this one may have the caller's
+		file := p.file(session)
+		err := os.MkdirAll(p.dir, 0o700)
+		if err == nil {
+			err = os.WriteFile(file+".new", data, 0o600)
+		}
+		if err == nil {
+			err = os.Rename(file+".new", file)
+		}
+		written <- err
+	}()
+	if err := <-written; err != nil {
 		return fmt.Errorf("placeholders: %w", err)
 	}
 	return nil
