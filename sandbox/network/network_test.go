@@ -215,6 +215,14 @@ func TestOtherWays(t *testing.T) {
 	if err := sendTo(unix.AF_INET, unix.SOCK_DGRAM, 0, &unix.SockaddrInet4{Port: 443, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Errorf("UDP on the loopback: %v", err)
 	}
+	// And without the rules, which are therefore what refuses; there is still nowhere to go.
+	if err := within(b.ns, flushRules); err != nil {
+		t.Fatal(err)
+	}
+	if err := sendTo(unix.AF_INET, unix.SOCK_DGRAM, 0, &unix.SockaddrInet4{Port: 443, Addr: v4}); err != nil {
+		t.Errorf("UDP without rules: %v", err)
+	}
+	b = open(t, full)
 	// Its own services are its own, and the host's of the same address are not there.
 	host, err := net.Listen("tcp", "127.0.0.1:8080")
 	if err != nil {
