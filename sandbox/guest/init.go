@@ -172,9 +172,6 @@ func (g *guestInit) become() (listener int, refused *Error) {
 		{"umask", func() error { unix.Umask(int(s.Umask)); return nil }},
 		// It has to be readable and writable by now, because the files have changed hands.
 		{"oom_score_adj", g.readOOM},
-		// Already set by whoever built the session; set again so that a mistake there cannot
-		// matter here. Seccomp needs it, for want of CAP_SYS_ADMIN.
-		{"no_new_privs", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
 		// Every thread loses what init was started with beyond this, ambient and inheritable sets included.
 		{"capset", func() error { return capset(allThreads, initCaps|s.Capabilities, 0) }},
 	}, g.spawner(), []step{
@@ -205,6 +202,9 @@ func (g *guestInit) become() (listener int, refused *Error) {
 func (g *guestInit) spawner() []step {
 	s := &g.setup
 	return []step{
+		// Already set by whoever built the session; set again so that a mistake there cannot
+		// matter here. Seccomp and Landlock need it, for want of CAP_SYS_ADMIN.
+		{"no_new_privs", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
 		// The kernel's default: that of the runner may be looser.
 		{"timer slack", func() error { return unix.Prctl(unix.PR_SET_TIMERSLACK, defaultSlack, 0, 0, 0) }},
 		// The fsuid stays init's except while the thread looks paths up, because
@@ -315,6 +315,10 @@ func (g *guestInit) extend(call uint64, fds []int) (moved bool, err error) {
 	}
 	return true, nil
 }
+
+// ExecutorThreads is how many processes the ceilings of a command must have room for where it begins with an
+// executor.
+const ExecutorThreads = 8
 
 // executorPath is init's own program, of which an execution has no copy to look up.
 const executorPath = "/proc/self/exe"
