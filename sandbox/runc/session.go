@@ -14,6 +14,7 @@ import (
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/guest"
+	"github.com/stockade-dev/stockade/sandbox/network"
 	"github.com/stockade-dev/stockade/sandbox/notify"
 	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
@@ -25,6 +26,8 @@ type session struct {
 	groups  *cgroup.Session
 	box     *box
 	init    *guest.Conn
+	network *network.Session
+	paused  bool                             // network is, to be somebody else's
 	notify  *notify.Server                   // of the filter; nil where its refusals are not told, and while
 	unheard *os.File                         // its listener waits for somebody else
 	disks   []disk                           // the private ones
@@ -148,6 +151,7 @@ func (s *session) destroy() (sandbox.Usage, error) {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	s.network.Close() // before its relay is killed with the rest, which would be news
 	errs := []error{s.groups.Kill()}
 	ctx, cancel := context.WithTimeout(context.Background(), dying)
 	defer cancel()
