@@ -298,9 +298,10 @@ func rename(name string) error {
 }
 
 // extend adds a place to what may be written. Nobody can be given a right: the thread
-// that makes executions is replaced by one that has entered the domain with its new rule.
+// that makes executions is replaced by one that has entered the domain with its new rule. It
+// serves once nobody has the other end of a pipe any more, the second of fds.
 func (g *guestInit) extend(call uint64, fds []int) (moved bool, err error) {
-	if len(fds) != 1 {
+	if len(fds) != 2 {
 		return false, errMalformed
 	}
 	if g.domain == nil {
@@ -314,12 +315,13 @@ func (g *guestInit) extend(call uint64, fds []int) (moved bool, err error) {
 	became := make(chan *Error)
 	go func() {
 		runtime.LockOSThread() // until the goroutine ends, and the thread with it
-		refused := take(append(g.spawner(), step{"threads", warm}, step{"landlock", g.domain.enter},
-			// The runner finds it by that among the others, to have it counted with the executions.
-			step{"name", func() error { return rename(SpawnerName) }}))
+		refused := take(append(g.spawner(), step{"threads", warm}, step{"landlock", g.domain.enter}))
+		if refused == nil {
+			g.send(kindStarted, call, &startedFrame{int32(unix.Gettid())})
+			await(fds[1])
+		}
 		became <- refused
 		if refused == nil {
-			g.answer(call, nil)
 			g.serve()
 		}
 	}()
@@ -328,6 +330,16 @@ func (g *guestInit) extend(call uint64, fds []int) (moved bool, err error) {
 		return false, nil
 	}
 	return true, nil
+}
+
+// await returns at the end of file.
+func await(pipe int) {
+	var b [1]byte
+	for {
+		if _, err := unix.Read(pipe, b[:]); err != unix.EINTR {
+			return
+		}
+	}
 }
 
 // ExecutorThreads is how many processes the ceilings of a command must have room for where it begins with an

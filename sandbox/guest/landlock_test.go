@@ -292,8 +292,9 @@ func TestAllow(t *testing.T) {
 		return len(all)
 	}
 	for range 20 {
-		if err := b.Allow(t.Context(), tree); err != nil {
-			t.Fatal(err)
+		var thread int
+		if err := b.Allow(t.Context(), tree, func(n int) error { thread = n; return nil }); err != nil || thread < 2 {
+			t.Fatal(thread, err)
 		}
 		if out, e := b.output(write); e.Status != 0 {
 			t.Errorf("after Allow: %s", out)
@@ -325,7 +326,7 @@ func TestAllow(t *testing.T) {
 	}
 	// Without Landlock there is nothing to allow.
 	plain := start(t, baseline())
-	if err := plain.Allow(t.Context(), tree); err != nil {
+	if err := plain.Allow(t.Context(), tree, func(int) error { t.Error("moved"); return nil }); err != nil {
 		t.Error(err)
 	}
 }
