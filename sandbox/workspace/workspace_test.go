@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 		attack()
 		return
 	}
+	if dir := os.Getenv(commitEnv); dir != "" {
+		commitForever(dir)
+	}
 	os.Exit(m.Run())
 }
 
