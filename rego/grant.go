@@ -182,6 +182,11 @@ func exceeds(g *api.Grant, in Input) []api.Deny {
 		}
 		if why := outside(source, in.Ceiling); why != "" {
 			over = append(over, exceeded(subject, "%s %s", m.HostPath, why))
+		} else if p := reaches(source.Resolved, m.Protect); p != "" {
+			over = append(over, api.Deny{
+				Code: api.CodeMountModeNotAllowed, Subject: "mount:" + m.HostPath,
+				Message: fmt.Sprintf("%s is protected, as %s or what leads to it: mount it ro, or the tree that it is in", source.Resolved, p),
+			})
 		} else if m.Mode != "ro" && in.Ceiling.ReadWrite != nil && !belowAny(source.Resolved, in.Ceiling.ReadWrite) {
 			over = append(over, exceeded(subject, "%s may not be written: it is outside the ceiling's read_write", m.HostPath))
 		}
@@ -193,6 +198,22 @@ func exceeds(g *api.Grant, in Input) []api.Deny {
 	}
 	over = append(over, unasked(g, in.Request)...)
 	return append(over, unbounded(g)...)
+}
+
+// reaches returns the protected path that a source is, lies in, or leads to. What is protected goes by its place
+// below a mount: .git, mounted by itself, has its hooks at another one.
+func reaches(resolved string, protect []string) string {
+	for _, p := range protect {
+		if strings.Contains(resolved+"/", "/"+p+"/") {
+			return p
+		}
+		for parent := path.Dir(p); parent != "."; parent = path.Dir(parent) {
+			if strings.HasSuffix(resolved, "/"+parent) {
+				return p
+			}
+		}
+	}
+	return ""
 }
 
 // unasked names what of the network, and of the layers to be done without, nobody asked for.

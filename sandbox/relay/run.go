@@ -39,6 +39,11 @@ func Run() int {
 
 // confine gives up what can be given up without privilege, and makes sure that the parent has taken the rest.
 func confine() error {
+	// Strays first, while no descriptor of ours is open.
+	if err := unix.CloseRange(Control+1, ^uint(0), 0); err != nil {
+		return fmt.Errorf("close what was inherited: %w", err)
+	}
+	unix.CloseOnExec(Control)
 	runtime.GOMAXPROCS(2)        // threads count as the session's processes
 	debug.SetMemoryLimit(memory) // and memory as its memory
 	debug.SetMaxThreads(64)

@@ -40,7 +40,7 @@ func originalDst(c *net.TCPConn) (dst netip.AddrPort, err error) {
 // moved is what a live connection has carried, by the word of the kernel.
 func (c *conn) moved() (sent, received int64) {
 	if info := tcpInfo(c.in); info != nil {
-		return int64(info.Bytes_received), int64(info.Bytes_acked)
+		return int64(info.Bytes_received), int64(info.Bytes_sent - info.Bytes_retrans)
 	}
 	return 0, 0
 }

@@ -28,6 +28,7 @@ type execution struct {
 	background bool
 	session    *session
 	leaf       *cgroup.Leaf
+	group      uint64                        // number of the leaf, in a session with a network
 	limits     sandbox.ExecLimits            // of its own
 	clock      *cgroup.Clock                 // of limits.CPUTime; nil without
 	process    atomic.Pointer[guest.Process] // nil until it has been started
@@ -65,6 +66,9 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 		return launch.Streams{}, err
 	}
 	undo.Add(x.clear)
+	if err := x.number(); err != nil {
+		return launch.Streams{}, err
+	}
 	if err := s.add(x); err != nil {
 		return launch.Streams{}, err
 	}
@@ -100,7 +104,7 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 		x.stdin = nil
 	}
 
-	if x.before, err = s.groups.Events(); err != nil {
+	if x.before, err = s.counters(); err != nil {
 		return launch.Streams{}, err
 	}
 	x.started = time.Now()
@@ -246,6 +250,7 @@ func (x *execution) follow(process *guest.Process) {
 		result.ExitCode = exit.Status.ExitStatus()
 	}
 	result.Hits = x.hits()
+	result.Network = x.traffic()
 	x.session.end(x, result)
 	x.session.groups.Restock() // now that nobody waits
 	x.leave()
@@ -262,7 +267,11 @@ func (x *execution) leave() {
 		x.clock.Stop()
 	}
 	_ = x.leaf.Remove()
+	if x.session.connected() {
+		x.session.network.Forget(x.group)
+	}
 	x.session.finish(x)
+	x.session.count()
 }
 
 // empty kills whatever is left in the leaf and waits until it is gone.

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/cgroup"
 )
 
 // The scopes of a Hit.
@@ -39,6 +40,39 @@ func (x *execution) hits() []sandbox.Hit {
 		hits = append(hits, full...)
 	}
 	return hits
+}
+
+// counters are what the session's groups have counted so far. An execution that follows another is told what was
+// read when that had ended.
+func (s *session) counters() (cgroup.Events, error) {
+	s.mu.Lock()
+	counted := s.counted
+	s.counted = nil
+	s.started++
+	s.mu.Unlock()
+	if counted != nil {
+		return *counted, nil
+	}
+	return s.groups.Events()
+}
+
+// count reads the counters ahead, when nothing runs that could change them and nobody waits.
+func (s *session) count() {
+	s.mu.Lock()
+	started, quiet := s.started, len(s.leaves) == 0 && !s.closed
+	s.mu.Unlock()
+	if !quiet {
+		return
+	}
+	now, err := s.groups.Events()
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started == started {
+		s.counted = &now
+	}
 }
 
 // disk is a private file system of a session. The kernel does not count what it refuses on one; that it is

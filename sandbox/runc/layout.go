@@ -277,10 +277,15 @@ func (l *layout) etc(spec sandbox.Spec) {
 	}
 	l.files["/etc/passwd"] = passwd.String()
 	l.files["/etc/group"] = group.String()
-	l.files["/etc/nsswitch.conf"] = "passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nprotocols: files\nservices: files\n"
+	hosts, resolv := "files", ""
+	if spec.Network.Mode != "none" {
+		hosts = "files dns"
+		resolv = "nameserver 127.0.0.1\n" // the relay's: every question goes there, whomever it is for
+	}
+	l.files["/etc/nsswitch.conf"] = "passwd: files\ngroup: files\nshadow: files\nhosts: " + hosts + "\nnetworks: files\nprotocols: files\nservices: files\n"
 	l.files["/etc/hosts"] = "127.0.0.1 localhost " + spec.Hostname + "\n::1 localhost\n"
 	l.files["/etc/hostname"] = spec.Hostname + "\n"
-	l.files["/etc/resolv.conf"] = ""
+	l.files["/etc/resolv.conf"] = resolv
 }
 
 // nobody is the id that the kernel shows for owners that do not exist inside.

@@ -82,9 +82,11 @@ var steps = []struct {
 	{"files", (*opening).gather},
 	{"start", (*opening).start},
 	{"join", (*opening).join},
+	{"network", (*opening).connect},
 	{"release", (*opening).release},
 	{"setup", (*opening).setup},
 	{"evidence", (*opening).evidence},
+	{"canaries", (*opening).canaries},
 }
 
 // check comes first, and judges again whatever the daemon has judged: it parses
@@ -302,7 +304,7 @@ func writable(attached []attachment) (paths []string) {
 	return paths
 }
 
-// evidence is last: nobody is told "ready" before the kernel has confirmed it.
+// evidence comes when everything stands: nobody is told "ready" before the kernel has confirmed it.
 func (o *opening) evidence() (err error) {
 	p := proof{session: o.session, config: o.config, attached: o.files.attach, setup: o.become, landlock: o.landlock, degraded: o.degraded, forge: o.r.forge}
 	if o.enforced, err = p.run(); err != nil {

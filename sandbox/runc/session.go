@@ -14,6 +14,7 @@ import (
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/guest"
+	"github.com/stockade-dev/stockade/sandbox/network"
 	"github.com/stockade-dev/stockade/sandbox/notify"
 	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
@@ -25,6 +26,8 @@ type session struct {
 	groups  *cgroup.Session
 	box     *box
 	init    *guest.Conn
+	network *network.Session
+	paused  bool                             // network is, to be somebody else's
 	notify  *notify.Server                   // of the filter; nil where its refusals are not told, and while
 	unheard *os.File                         // its listener waits for somebody else
 	disks   []disk                           // the private ones
@@ -41,6 +44,8 @@ type session struct {
 	execs    map[string]*execution // by name: until nothing of it is left, and it is forgotten
 	leaves   map[string]*execution // by the name of the leaf: until nothing of it is left
 	stray    denials               // of no execution
+	started  int                   // how many there were
+	counted  *cgroup.Events        // since none of them runs any more; nil if that has not been read
 	ended    int                   // of execs, those that are kept for their result only
 	starting int                   // of execs, those that have not been started
 	idle     chan struct{}         // if not nil, closed when starting comes to 0
@@ -146,6 +151,7 @@ func (s *session) destroy() (sandbox.Usage, error) {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	s.network.Close() // before its relay is killed with the rest, which would be news
 	errs := []error{s.groups.Kill()}
 	ctx, cancel := context.WithTimeout(context.Background(), dying)
 	defer cancel()

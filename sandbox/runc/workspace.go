@@ -76,11 +76,3 @@ func (s *session) closeSpaces() {
 		space.Close()
 	}
 }
-
-// Narrow takes a part of a session's network away.
-func (r *Runner) Narrow(_ context.Context, session string, _ sandbox.Network) (int64, error) {
-	if _, err := r.session(session); err != nil {
-		return 0, err
-	}
-	return 0, sandbox.Errorf(sandbox.CodeNetwork, "session %s has no network", session)
-}

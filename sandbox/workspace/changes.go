@@ -63,10 +63,8 @@ func (w *walk) change(d difference) (sandbox.Change, error) {
 	case "file":
 		c.Size = d.upper.Size
 	case "symlink":
-		err := thread.Searching(func() (err error) {
-			c.Link, err = w.upper.readlink(d.path)
-			return err
-		})
+		var err error
+		c.Link, err = w.readlink(d.path)
 		if err != nil && !isAbsent(err) {
 			return c, err
 		}

@@ -236,11 +236,7 @@ func (c *commit) build(p place, d difference) error {
 	case "dir":
 		return unix.Mkdirat(at, p.name, 0o700)
 	case "symlink":
-		var to string
-		err := thread.Searching(func() (err error) {
-			to, err = c.upper.readlink(d.path)
-			return err
-		})
+		to, err := c.readlink(d.path)
 		if err != nil {
 			return errLeft
 		}

@@ -211,7 +211,7 @@ func (p Protection) make(at below, missing string, dir bool) (st unix.Stat_t, er
 		return st, fmt.Errorf("reserve: %w", err)
 	}
 	if p.Reserve != nil {
-		if err := p.Reserve.made(missing, st); err != nil {
+		if err := p.Reserve.made(missing, temp, dir, st); err != nil {
 			return st, err
 		}
 	}
