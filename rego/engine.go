@@ -90,6 +90,7 @@ var ops = map[api.Op]string{
 	api.OpReceiptList:   Read,
 	api.OpCheckpoint:    Read,
 	api.OpHostInfo:      Read,
+	api.OpCapabilities:  Read,
 	api.OpDecide:        Read,
 	api.OpQuiescence:    Read,
 	api.OpSnapshot:      Read,

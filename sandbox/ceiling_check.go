@@ -22,7 +22,7 @@ func DefaultCeiling() Ceiling {
 		ReadWrite:    []string{"/"},
 		UIDs:         [2]uint32{1, InitUID - 1},
 		Capabilities: []string{},
-		Seccomp:      []string{"default", "strict"},
+		Seccomp:      []string{"default", "build", "strict"},
 		Networks:     []string{"none", "egress"},
 		// The host's own services, and those of the machine's provider: the operator's to open, not policy's.
 		NetworkDenied:          []string{"127.0.0.0/8", "::1/128", "169.254.0.0/16", "fe80::/10"},

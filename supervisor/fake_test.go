@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,8 +40,11 @@ type fake struct {
 	calls    []string
 	specs    map[string]sandbox.Spec
 	execs    map[string]*process
-	frozen   map[string]bool // sessions
-	load     sandbox.Load    // of every session
+	frozen   map[string]bool            // sessions
+	changes  []sandbox.Change           // of every overlay, until it is discarded
+	spaceErr error                      // of the next Commit
+	networks map[string]sandbox.Network // by session, once narrowed
+	load     sandbox.Load               // of every session
 	closings int
 }
 
@@ -54,6 +58,7 @@ func newFake() *fake {
 		specs:    map[string]sandbox.Spec{},
 		execs:    map[string]*process{},
 		frozen:   map[string]bool{},
+		networks: map[string]sandbox.Network{},
 		artifact: map[string]string{},
 	}
 }
@@ -553,6 +558,55 @@ func (f *fake) Collect(_ context.Context, _ string, paths []string) ([]sandbox.A
 		out = append(out, sandbox.Artifact{Path: p, File: file, Size: int64(len(content)), Mode: 0o644})
 	}
 	return out, nil
+}
+
+func (f *fake) Changes(_ context.Context, _, target, after string, limit int) ([]sandbox.Change, bool, error) {
+	f.note("changes " + target)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var page []sandbox.Change
+	for _, c := range f.changes {
+		if c.Path <= after {
+			continue
+		}
+		if len(page) == limit {
+			return page, true, nil
+		}
+		page = append(page, c)
+	}
+	return page, false, nil
+}
+
+func (f *fake) Commit(_ context.Context, _, target string, paths []string) (sandbox.Committed, error) {
+	f.note("commit " + target)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.spaceErr != nil {
+		return sandbox.Committed{Applied: 1, Left: paths}, f.spaceErr
+	}
+	done := sandbox.Committed{Applied: int64(len(f.changes))}
+	for _, p := range paths {
+		if !slices.ContainsFunc(f.changes, func(c sandbox.Change) bool { return c.Path == p }) {
+			done.Left = append(done.Left, p)
+		}
+	}
+	return done, nil
+}
+
+func (f *fake) Discard(_ context.Context, _, target string) error {
+	f.note("discard " + target)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changes = nil
+	return nil
+}
+
+func (f *fake) Narrow(_ context.Context, session string, n sandbox.Network) (int64, error) {
+	f.note("narrow " + n.Mode)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.networks[session] = n
+	return 2, nil
 }
 
 func (f *fake) Close(_ context.Context, session string) (sandbox.Usage, error) {

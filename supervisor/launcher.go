@@ -62,6 +62,20 @@ type Launcher interface {
 	// symbolic links out of it. A directory stands for the files below it.
 	Collect(ctx context.Context, session string, paths []string) ([]sandbox.Artifact, error)
 
+	// Changes returns what an overlay has that its source has not, in order of paths, after a path and at
+	// most so many, and whether there are more.
+	Changes(ctx context.Context, session, target, after string, limit int) ([]sandbox.Change, bool, error)
+
+	// Commit makes the changes of an overlay to its source: those at and below paths, or with none all. What
+	// runs in the session stands still meanwhile. Beside an error it says how far it came.
+	Commit(ctx context.Context, session, target string, paths []string) (sandbox.Committed, error)
+
+	// Discard empties an overlay.
+	Discard(ctx context.Context, session, target string) error
+
+	// Narrow leaves a session n of its network, and returns how many live connections that cut off.
+	Narrow(ctx context.Context, session string, n sandbox.Network) (cut int64, err error)
+
 	// Close destroys a session with everything in it and returns what it used.
 	// Closing an unknown session is CodeNoSession.
 	Close(ctx context.Context, session string) (sandbox.Usage, error)

@@ -11,12 +11,14 @@ const (
 	logrus      = "github.com/sirupsen/logrus"
 	mountinfo   = "github.com/moby/sys/mountinfo"
 	netlink     = "github.com/vishvananda/netlink"
+	nftables    = "github.com/google/nftables"
 	opa         = "github.com/open-policy-agent/opa"
 	runc        = "github.com/opencontainers/runc"
 	runtimeSpec = "github.com/opencontainers/runtime-spec"
 	tlog        = "golang.org/x/mod"
 	units       = "github.com/docker/go-units"
 	unix        = "golang.org/x/sys"
+	xnet        = "golang.org/x/net"
 )
 
 // Row says what the files of one package may import beyond the standard library.
@@ -53,8 +55,11 @@ var Table = []Row{
 	{"sandbox/guest", []string{"internal/packet"}, []string{unix}},
 	{"sandbox/launch", []string{"sandbox", "internal/packet", "internal/failpoint"}, []string{unix, jsonexp}},
 	{"sandbox/seccomp", nil, []string{libseccomp, unix}},
-	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, mountinfo, runtimeSpec, unix}},
+	{"sandbox/notify", nil, []string{unix}},
+	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, libcgroups, mountinfo, runtimeSpec, unix}},
 	{"sandbox/host", []string{"sandbox", "sandbox/cgroup"}, []string{unix}},
+	{"sandbox/relay", []string{"internal/packet"}, []string{unix, xnet}},
+	{"sandbox/network", []string{"sandbox", "sandbox/relay", "internal/packet", "internal/cleanup"}, []string{netlink, nftables, unix}},
 	{"sandbox/oci", []string{"sandbox"}, []string{runtimeSpec}},
 	{"sandbox/runc", []string{"sandbox", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/cgroup", "internal/cleanup", "internal/failpoint"},
 		[]string{runc, libcgroups, logrus, runtimeSpec, jsonexp, unix}},
@@ -72,11 +77,12 @@ var Table = []Row{
 	{"integration/probe", nil, []string{unix}},
 	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox"}, nil},
 
-	// The four commands.
+	// The five commands.
 	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},
 	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
 		[]string{cobra, unix}},
 	{"cmd/stockade-init", []string{"sandbox/guest"}, nil},
+	{"cmd/stockade-relay", []string{"sandbox/relay"}, nil},
 	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "internal/failpoint", "internal/reexec"}, []string{cobra, jsonexp}},
 }
 

@@ -42,6 +42,7 @@ operations := {
 	"receipt.list",
 	"receipt.checkpoint",
 	"host.info",
+	"host.capabilities",
 	"policy.decide",
 }
 

@@ -67,6 +67,7 @@ type Hierarchies struct {
 	unified hierarchy
 	v1      []hierarchy
 	onV2    []string // controllers to be handed down in the unified hierarchy
+	io      bool     // it has the io controller, to be handed down as far as sessions
 }
 
 // hierarchy is one mounted cgroup file system, as far as this process may use it.
@@ -116,6 +117,8 @@ func Discover(opts Options) (Hierarchies, error) {
 			h.Missing = append(h.Missing, c)
 		}
 	}
+	// Only beside others: for io alone the runner would have to leave its group, and few ask for it.
+	h.io = len(h.onV2) > 0 && slices.Contains(offered, "io")
 	switch {
 	case len(h.v1) == 0:
 		h.Layout = "v2"
@@ -123,6 +126,14 @@ func Discover(opts Options) (Hierarchies, error) {
 		h.Layout = "v1"
 	default:
 		h.Layout = "hybrid"
+	}
+	// Not among the required: device rules are BPF programs in the unified hierarchy, and this a second wall.
+	switch v1, err := locate(mounts, own, "devices", opts); {
+	case err == nil:
+		h.v1 = append(h.v1, v1)
+		h.Version["devices"] = "v1"
+	case !errors.Is(err, errNoHierarchy):
+		return Hierarchies{}, err
 	}
 	return h, nil
 }
@@ -254,7 +265,15 @@ func (h Hierarchies) delegate(opts Options) error {
 			return err
 		}
 	}
-	return enable(parent, h.onV2)
+	return enable(parent, h.handed())
+}
+
+// handed are the controllers that sessions get of the unified hierarchy.
+func (h Hierarchies) handed() []string {
+	if h.io {
+		return append(slices.Clone(h.onV2), "io")
+	}
+	return h.onV2
 }
 
 // evacuate moves everybody out of the group that we build upon, or refuses before anything

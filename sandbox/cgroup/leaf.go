@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,7 +21,9 @@ import (
 type Leaf struct {
 	session *Session
 	group   group
-	fd      *os.File // nil after Reopen
+	groups  map[string]group   // by controller: where it counts, and bounds, this execution alone; of v1, those that were made for it
+	limits  sandbox.ExecLimits // since LeafWith
+	fd      *os.File           // nil after Reopen
 }
 
 // stocked is how many leaves a session keeps ready: one for the next execution, and one
@@ -76,14 +79,185 @@ func (s *Session) newLeaf() (*Leaf, error) {
 		return nil, fmt.Errorf("open_tree %s: %w", g.dir(), err)
 	}
 	undo.Release()
-	return &Leaf{s, g, os.NewFile(uintptr(fd), g.dir())}, nil
+	return &Leaf{session: s, group: g, groups: s.counting(g), fd: os.NewFile(uintptr(fd), g.dir())}, nil
+}
+
+// counting are the groups of a leaf that come with it: where a controller is on v2.
+func (s *Session) counting(leaf group) map[string]group {
+	groups := make(map[string]group)
+	for _, c := range s.tree.host.onV2 {
+		groups[c] = leaf
+	}
+	return groups
+}
+
+// LeafWith returns the group of an execution that has ceilings of its own, below its session's.
+// Its command is cloned parked, handed to [Leaf.Place], and only then released: before, it is
+// under the session's ceilings only. That is so on v2 too, where nothing is moved: what parks has threads, of which
+// the ceiling of pids may leave no room, and the command has one.
+//
+// Every ceiling is read back. Files and CPUTime are no group's matter: see [Leaf.Clock].
+func (s *Session) LeafWith(limits sandbox.ExecLimits) (*Leaf, error) {
+	limits.MemoryBytes = pages(limits.MemoryBytes)
+	if err := s.tighter(limits); err != nil {
+		return nil, err
+	}
+	l, err := s.Leaf()
+	if err != nil {
+		return nil, err
+	}
+	var undo cleanup.Stack
+	defer undo.Run()
+	undo.Add(func() { l.Remove() })
+	l.limits = limits
+	ceilings := l.ceilings()
+	for _, c := range controllers {
+		if len(settings[s.tree.host.Version[c]][c](ceilings)) == 0 {
+			continue
+		}
+		if s.tree.host.Version[c] == "v1" {
+			if err := l.make(c); err != nil {
+				return nil, err
+			}
+		}
+		if c == "pids" {
+			continue // Place
+		}
+		if err := l.bound(c); err != nil {
+			return nil, err
+		}
+	}
+	undo.Release()
+	return l, nil
+}
+
+// tighter refuses what is no ceiling below the session's: v2 would accept a higher one, and say so
+// when it is read back.
+func (s *Session) tighter(l sandbox.ExecLimits) error {
+	for _, c := range []struct {
+		name         string
+		own, session int64
+	}{
+		{"memory", l.MemoryBytes, s.limits.MemoryBytes},
+		{"cpu", l.CPUMillis, s.limits.CPUMillis},
+		{"pids", l.PIDs, s.limits.PIDs},
+	} {
+		if c.own < 0 || c.own > c.session {
+			return fmt.Errorf("%s ceiling of an execution: %d is not within the session's %d", c.name, c.own, c.session)
+		}
+	}
+	return nil
+}
+
+// ceilings are what groups hold of the execution's limits.
+func (l *Leaf) ceilings() sandbox.Limits {
+	return sandbox.Limits{MemoryBytes: l.limits.MemoryBytes, CPUMillis: l.limits.CPUMillis, PIDs: l.limits.PIDs}
+}
+
+// make makes a group for a controller that is on v1, below the session's.
+func (l *Leaf) make(controller string) error {
+	s := l.session
+	above := s.group(controller)
+	if controller == "memory" {
+		// Before 5.11 a group could be exempt from the ceilings above it.
+		if nested, err := number(above.file("memory.use_hierarchy")); err == nil && nested == 0 {
+			return sandbox.Errorf(sandbox.CodeUnsupported, "memory ceiling of an execution: cgroup %s is not hierarchical", above.rel)
+		}
+	}
+	g := s.ownGroup(controller, l.Name())
+	if err := g.mkdir(); err != nil {
+		return fmt.Errorf("cgroup of an execution: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.groups[controller] = g
+	s.bounded[l] = true
+	return nil
+}
+
+// ownGroup is where the v1 group of an execution stands: what is bounded with all others there,
+// below that.
+func (s *Session) ownGroup(controller, leaf string) group {
+	g := s.group(controller)
+	if controller == "pids" {
+		g = g.child("x")
+	}
+	return g.child(leaf)
+}
+
+// bound raises the ceilings of one controller, and reads them back.
+func (l *Leaf) bound(controller string) error {
+	g, host := l.groups[controller], l.session.tree.host
+	if err := g.raise(controller, l.ceilings(), host); err != nil {
+		return sandbox.Errorf(sandbox.CodeUnsupported, "%s ceiling of an execution: %v", controller, err)
+	}
+	_, err := g.files("", controller, l.ceilings(), host)
+	return err
+}
+
+// Place puts a parked command under the ceilings of its execution: it is moved to the groups that
+// were made on v1, and the ceiling of pids is raised, which holds for what is born from then on. A
+// ceiling below what there is, the threads of what parks, is no error to the kernel.
+func (l *Leaf) Place(pid int) error {
+	for c, g := range l.groups {
+		if g.controller == "" {
+			continue
+		}
+		if err := g.write("cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("move process %d to cgroup %s: %w", pid, g.dir(), err)
+		}
+		if in, err := members(g.dir()); err != nil || !slices.Contains(in, pid) {
+			return fmt.Errorf("process %d is not in the %s cgroup %s: %v", pid, c, g.dir(), err)
+		}
+	}
+	if l.limits.PIDs == 0 {
+		return nil
+	}
+	return l.bound("pids")
+}
+
+// Files reads the ceilings of the execution back, and compares them with what was asked for.
+func (l *Leaf) Files() ([]sandbox.CgroupFile, error) {
+	var files []sandbox.CgroupFile
+	for _, c := range controllers {
+		g, ok := l.groups[c]
+		if !ok {
+			continue
+		}
+		some, err := g.files("", c, l.ceilings(), l.session.tree.host)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, some...)
+	}
+	return files, nil
+}
+
+// removeOwn takes the groups away that were made for the execution on v1, when nothing is in
+// them any more. What they have counted stays with the session.
+func (l *Leaf) removeOwn() error {
+	s := l.session
+	s.mu.Lock()
+	if s.bounded[l] {
+		l.bequeath()
+		delete(s.bounded, l)
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, g := range l.groups {
+		if g.controller != "" {
+			errs = append(errs, remove(g.dir()))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // clearStock removes the leaves that are ready. The caller holds mu.
 func (s *Session) clearStock() error {
 	var errs []error
-	for _, l := range s.stock {
-		errs = append(errs, l.Remove())
+	for _, l := range s.stock { // none has groups on v1
+		l.fd.Close()
+		errs = append(errs, remove(l.group.dir()))
 	}
 	s.stock = nil
 	return errors.Join(errs...)
@@ -105,13 +279,20 @@ func (l *Leaf) Wait(ctx context.Context) error { return l.session.tree.watch.emp
 func (l *Leaf) Empty() (bool, error) { return l.group.empty() }
 
 // Usage is what the whole tree of the execution has used so far. Memory figures are there
-// on v2 only.
-func (l *Leaf) Usage() (sandbox.Usage, error) { return l.group.usage() }
+// on v2, and where it has a memory ceiling of its own.
+func (l *Leaf) Usage() (sandbox.Usage, error) {
+	cpu, err := l.group.cpuTime()
+	if err != nil {
+		return sandbox.Usage{}, err
+	}
+	e, err := l.memoryEvents()
+	return sandbox.Usage{CPU: cpu, PeakMemory: e.MemoryPeak, OOMKills: e.OOMKills}, err
+}
 
 // Remove takes the leaf away; see [Session.Remove].
 func (l *Leaf) Remove() error {
 	l.fd.Close() // of a nil *os.File: an error, and nothing else
-	return remove(l.group.dir())
+	return errors.Join(remove(l.group.dir()), l.removeOwn())
 }
 
 // Clear takes the leaf away with whatever is in it, and with what comes into it meanwhile: a
@@ -120,6 +301,9 @@ func (l *Leaf) Clear(ctx context.Context) error {
 	l.fd.Close() // as in Remove
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
 		err := rmdirs(l.group.dir())
+		if err == nil {
+			return l.removeOwn()
+		}
 		if !errors.Is(err, unix.EBUSY) {
 			return err
 		}

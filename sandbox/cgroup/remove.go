@@ -88,9 +88,19 @@ func find(mount, name string) ([]string, error) {
 	return found, err
 }
 
-// killMembers kills the processes of a v1 group, which has no cgroup.kill. A pidfd holds the
-// process while its membership is asked again, so that the number cannot be somebody else's.
+// killMembers kills the processes of a v1 group and of those below it, which have no cgroup.kill. A
+// pidfd holds the process while its membership is asked again, so that the number cannot be
+// somebody else's.
 func killMembers(dir string) error {
+	children, err := subgroups(dir)
+	if err != nil {
+		return err
+	}
+	for _, child := range children {
+		if err := killMembers(child); err != nil && !gone(err) {
+			return err
+		}
+	}
 	pids, err := members(dir)
 	if err != nil {
 		return err

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"path"
 
-	"github.com/containerd/cgroups/v3/cgroup1"
-
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
@@ -17,6 +15,11 @@ type SessionState struct {
 	Owned    bool // Chown has been called, with
 	UID, GID int
 	Leaves   int // made so far
+
+	Disks     []string // that are bounded
+	Throttled bool
+
+	LegacyKills Events // of executions that are gone
 }
 
 // Save returns the state of a bounded session. Leaves that are ready are given back first;
@@ -27,7 +30,7 @@ func (s *Session) Save() (SessionState, error) {
 	if err := s.clearStock(); err != nil {
 		return SessionState{}, err
 	}
-	st := SessionState{Name: s.Name(), Limits: s.limits, Leaves: s.leaves}
+	st := SessionState{Name: s.Name(), Limits: s.limits, Leaves: s.leaves, Disks: s.disks, Throttled: s.throttled, LegacyKills: s.legacyKills}
 	if s.owner != nil {
 		st.Owned, st.UID, st.GID = true, s.owner.uid, s.owner.gid
 	}
@@ -41,17 +44,11 @@ func (t *Tree) Reopen(st SessionState) (*Session, error) {
 		return nil, fmt.Errorf("cgroup session %q: not a plain name", st.Name)
 	}
 	s := t.session(st.Name)
-	s.limits, s.leaves = st.Limits, st.Leaves
+	s.limits, s.leaves, s.disks, s.throttled, s.legacyKills = st.Limits, st.Leaves, st.Disks, st.Throttled, st.LegacyKills
 	if st.Owned {
 		s.owner = &owner{st.UID, st.GID}
 	}
-	if len(s.v1) > 0 {
-		var err error
-		if s.legacy, err = cgroup1.Load(s.path1, cgroup1.WithHierarchy(s.subsystems)); err != nil {
-			return nil, fmt.Errorf("cgroup %s: %w", s.unified.rel, err)
-		}
-	}
-	for _, g := range append([]group{s.unified, s.unified.child("init"), s.unified.child("x")}, s.v1...) {
+	for _, g := range s.all() {
 		if !exists(g.file("cgroup.procs")) {
 			return nil, fmt.Errorf("cgroup %s: is gone", g.dir())
 		}
@@ -68,5 +65,18 @@ func (s *Session) Reopen(leaf string) (*Leaf, error) {
 	if !plainName(leaf) {
 		return nil, fmt.Errorf("cgroup leaf %q: not a plain name", leaf)
 	}
-	return &Leaf{session: s, group: s.unified.child("x").child(leaf)}, nil
+	g := s.unified.child("x").child(leaf)
+	l := &Leaf{session: s, group: g, groups: s.counting(g)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range controllers {
+		if s.tree.host.Version[c] != "v1" {
+			continue
+		}
+		if own := s.ownGroup(c, leaf); exists(own.dir()) {
+			l.groups[c] = own
+			s.bounded[l] = true
+		}
+	}
+	return l, nil
 }

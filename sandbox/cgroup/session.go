@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/containerd/cgroups/v3/cgroup1"
 	"github.com/containerd/cgroups/v3/cgroup2"
@@ -24,36 +24,41 @@ type Session struct {
 	unified group
 	v1      []group
 	limits  sandbox.Limits // since Bound: as asked, memory in whole pages
-	legacy  cgroup1.Cgroup // since Bound: S in the v1 hierarchies; nil without any
 	owner   *owner         // of cgroup.procs, once Chown has been called
 
-	mu     sync.Mutex
-	leaves int     // made so far
-	stock  []*Leaf // ready, and never used
+	disks     []string // numbers of those that are bounded
+	throttled bool     // since BoundIO
+
+	mu          sync.Mutex
+	leaves      int            // made so far
+	stock       []*Leaf        // ready, and never used
+	bounded     map[*Leaf]bool // those that have groups on v1
+	legacyKills Events         // what v1 has counted in such groups that are gone
 }
 
 type owner struct{ uid, gid int }
-
-// cpuPeriod is the kernel's default, in microseconds; a thousandth of it is what one
-// thousandth of a CPU may use in each.
-const cpuPeriod = 100_000
 
 // Name is what the session's groups are called.
 func (s *Session) Name() string { return path.Base(s.unified.rel) }
 
 // Bound writes the ceilings. It is called once.
 func (s *Session) Bound(limits sandbox.Limits) error {
-	limits.MemoryBytes -= limits.MemoryBytes % int64(os.Getpagesize()) // as the kernel would
+	if limits.IOBytesPerSecond != 0 {
+		if err := s.tree.host.IO(); err != nil {
+			return err
+		}
+	}
+	limits.MemoryBytes = pages(limits.MemoryBytes)
 	s.limits = limits
-	quota := s.limits.CPUMillis * (cpuPeriod / 1000)
+	quota := quota(limits)
 	period := uint64(cpuPeriod)
-	pids := s.limits.PIDs + sandbox.InitPIDs
+	pids := limits.PIDs + sandbox.InitPIDs
 	swap, err := s.swapFile()
 	if err != nil {
 		return err
 	}
 
-	if len(s.v1) > 0 {
+	if s.legacy() {
 		r := &specs.LinuxResources{
 			Memory: &specs.LinuxMemory{Limit: &s.limits.MemoryBytes},
 			CPU:    &specs.LinuxCPU{Quota: &quota, Period: &period},
@@ -62,7 +67,10 @@ func (s *Session) Bound(limits sandbox.Limits) error {
 		if strings.HasSuffix(swap, memsw) {
 			r.Memory.Swap = &s.limits.MemoryBytes // memory and swap together: no swap
 		}
-		if s.legacy, err = cgroup1.New(s.path1, r, cgroup1.WithHierarchy(s.subsystems)); err != nil {
+		if limits.CPUWeight != 0 {
+			r.CPU.Shares = new(uint64(shares(limits.CPUWeight)))
+		}
+		if _, err := cgroup1.New(s.path1, r, cgroup1.WithHierarchy(s.subsystems)); err != nil {
 			return fmt.Errorf("cgroup %s: %w", s.unified.rel, err)
 		}
 	}
@@ -77,6 +85,9 @@ func (s *Session) Bound(limits sandbox.Limits) error {
 				}
 			case "cpu":
 				r.CPU = &cgroup2.CPU{Max: cgroup2.NewCPUMax(&quota, &period)}
+				if limits.CPUWeight != 0 {
+					r.CPU.Weight = new(uint64(limits.CPUWeight))
+				}
 			case "pids":
 				r.Pids = &cgroup2.Pids{Max: pids}
 			}
@@ -90,7 +101,21 @@ func (s *Session) Bound(limits sandbox.Limits) error {
 			return fmt.Errorf("cgroup %s: %w", s.unified.rel, err)
 		}
 	}
+	if s.tree.host.Version["pids"] == "v1" { // on v2, JoinInit can
+		return s.boundForks()
+	}
 	return nil
+}
+
+// legacy reports whether a ceiling of the session's stands on v1.
+func (s *Session) legacy() bool {
+	return slices.ContainsFunc(s.v1, func(g group) bool { return slices.Contains(controllers, g.controller) })
+}
+
+// boundForks bounds all executions together. It is this ceiling that they meet, and that counts it: the session's
+// own leaves room for init, whose runtime ends the process when it gets no thread.
+func (s *Session) boundForks() error {
+	return s.group("pids").child("x").raise("pids", sandbox.Limits{PIDs: s.forks()}, s.tree.host)
 }
 
 const memsw = "/memory.memsw.limit_in_bytes"
@@ -202,122 +227,51 @@ func (s *Session) JoinInit(pid int) error {
 			return err
 		}
 	}
+	if s.tree.host.Version["pids"] == "v2" {
+		return s.boundForks()
+	}
 	return nil
 }
 
-// Limits reads the ceilings back from the kernel, and swap beyond memory. What is not as it
-// was asked for is an error. Files is no group's matter and stays 0.
-func (s *Session) Limits() (limits sandbox.Limits, swap int64, err error) {
-	want := s.limits
-	want.Files = 0
-	for _, c := range controllers {
-		read := readers[s.tree.host.Version[c]][c]
-		if err := read(s, &limits); err != nil {
-			return limits, 0, fmt.Errorf("read back %s of cgroup %s: %w", c, s.unified.rel, err)
+// JoinSpawner moves the thread that executions are cloned from, and no other of init's, to the pids group of all
+// executions, in which they then are born. It is for v1, where a process cannot be cloned into a group but threads of
+// one process can be in several; on v2 it does nothing. It comes when init has made its threads: a thread is
+// born in the group of the one that makes it.
+func (s *Session) JoinSpawner(tid int) error {
+	if s.tree.host.Version["pids"] != "v1" {
+		return nil
+	}
+	g := s.group("pids").child("x")
+	if err := g.write("tasks", strconv.Itoa(tid)); err != nil {
+		return fmt.Errorf("move thread %d to cgroup %s: %w", tid, g.dir(), err)
+	}
+	return nil
+}
+
+// group is S in the hierarchy of a controller.
+func (s *Session) group(controller string) group {
+	for _, g := range s.v1 {
+		if g.controller == controller {
+			return g
 		}
 	}
-	if limits != want {
-		return limits, 0, fmt.Errorf("cgroup %s: the kernel holds %+v, not %+v", s.unified.rel, limits, want)
-	}
-	file, err := s.swapFile()
-	if err != nil || file == "" {
-		return limits, 0, err
-	}
-	if swap, err = number(file); err != nil {
-		return limits, 0, err
-	}
-	if strings.HasSuffix(file, memsw) {
-		swap -= limits.MemoryBytes
-	}
-	if swap != 0 {
-		return limits, swap, fmt.Errorf("cgroup %s: %d bytes of swap beyond memory", s.unified.rel, swap)
-	}
-	return limits, 0, nil
-}
-
-// readers know the file of each ceiling by version and controller.
-var readers = map[string]map[string]func(*Session, *sandbox.Limits) error{
-	"v1": {
-		"memory": func(s *Session, l *sandbox.Limits) (err error) {
-			l.MemoryBytes, err = number(s.Paths()["memory"] + "/memory.limit_in_bytes")
-			return err
-		},
-		"cpu": func(s *Session, l *sandbox.Limits) error {
-			quota, err := number(s.Paths()["cpu"] + "/cpu.cfs_quota_us")
-			if err != nil {
-				return err
-			}
-			period, err := number(s.Paths()["cpu"] + "/cpu.cfs_period_us")
-			if err != nil {
-				return err
-			}
-			l.CPUMillis = quota * 1000 / max(period, 1)
-			return nil
-		},
-		"pids": func(s *Session, l *sandbox.Limits) error { return readPIDs(s.Paths()["pids"], l) },
-	},
-	"v2": {
-		"memory": func(s *Session, l *sandbox.Limits) (err error) {
-			l.MemoryBytes, err = number(s.unified.file("memory.max"))
-			return err
-		},
-		"cpu": func(s *Session, l *sandbox.Limits) error {
-			data, err := os.ReadFile(s.unified.file("cpu.max"))
-			if err != nil {
-				return err
-			}
-			var quota, period int64
-			if _, err := fmt.Sscan(string(data), &quota, &period); err != nil {
-				return fmt.Errorf("cpu.max: %w", err)
-			}
-			l.CPUMillis = quota * 1000 / max(period, 1)
-			return nil
-		},
-		"pids": func(s *Session, l *sandbox.Limits) error { return readPIDs(s.unified.dir(), l) },
-	},
-}
-
-func readPIDs(dir string, l *sandbox.Limits) error {
-	n, err := number(dir + "/pids.max")
-	l.PIDs = n - sandbox.InitPIDs
-	return err
-}
-
-func number(file string) (int64, error) {
-	data, err := readFile(file)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(strings.TrimSpace(data), 10, 64)
+	return s.unified
 }
 
 // Stats is what the session has used so far, init included.
 func (s *Session) Stats() (sandbox.Usage, error) {
-	u, err := s.unified.usage()
+	cpu, err := s.unified.cpuTime()
 	if err != nil {
-		return u, err
+		return sandbox.Usage{}, err
 	}
-	if s.legacy != nil && s.tree.host.Version["memory"] == "v1" {
-		m, err := s.legacy.Stat()
-		if err != nil {
-			return u, fmt.Errorf("cgroup %s: %w", s.unified.rel, err)
-		}
-		u.PeakMemory = int64(m.Memory.Usage.Max)
-		u.OOMKills = int64(m.MemoryOomControl.OomKill)
-	}
-	return u, nil
+	e, err := s.memoryEvents()
+	return sandbox.Usage{CPU: cpu, PeakMemory: e.MemoryPeak, OOMKills: e.OOMKills}, err
 }
 
-// OOMKills is how many processes of the session its memory ceiling has killed, where the
-// controller is on v1. On v2 the leaf knows it more exactly, and this is 0.
+// OOMKills is how many processes of the session were killed for want of memory.
 func (s *Session) OOMKills() int64 {
-	for _, g := range s.v1 {
-		if g.controller == "memory" {
-			n, _ := keyed(g.file("memory.oom_control"), "oom_kill")
-			return n
-		}
-	}
-	return 0
+	e, _ := s.memoryEvents()
+	return e.OOMKills
 }
 
 // KillExecutions kills every process of every execution, and leaves init alone. What is in
@@ -348,29 +302,16 @@ func (s *Session) Remove() error {
 	defer s.mu.Unlock()
 	errs := []error{s.clearStock()}
 	// From below, by the names that are known: it works without a free descriptor, too.
-	for _, g := range append([]group{s.unified.child("x"), s.unified.child("init"), s.unified}, s.v1...) {
+	for _, g := range slices.Backward(s.all()) {
 		errs = append(errs, remove(g.dir()))
 	}
 	return errors.Join(errs...)
 }
 
-// usage reads what the unified hierarchy knows: CPU always, memory where it has the controller.
-func (g group) usage() (sandbox.Usage, error) {
-	var u sandbox.Usage
-	micros, err := keyed(g.file("cpu.stat"), "usage_usec")
+func number(file string) (int64, error) {
+	data, err := readFile(file)
 	if err != nil {
-		return u, fmt.Errorf("cgroup %s: %w", g.dir(), err)
+		return 0, err
 	}
-	u.CPU = time.Duration(micros) * time.Microsecond
-	u.OOMKills, err = keyed(g.file("memory.events"), "oom_kill")
-	if gone(err) { // the controller is on v1
-		return u, nil
-	}
-	if err != nil {
-		return u, fmt.Errorf("cgroup %s: %w", g.dir(), err)
-	}
-	if u.PeakMemory, err = number(g.file("memory.peak")); err != nil {
-		return u, fmt.Errorf("cgroup %s: %w", g.dir(), err)
-	}
-	return u, nil
+	return strconv.ParseInt(strings.TrimSpace(data), 10, 64)
 }

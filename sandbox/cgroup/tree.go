@@ -109,7 +109,7 @@ func Open(instance string, opts Options) (*Tree, error) {
 			t.v1 = append(t.v1, g)
 		}
 	}
-	if err := enable(t.unified.dir(), host.onV2); err != nil {
+	if err := enable(t.unified.dir(), host.handed()); err != nil {
 		return nil, err
 	}
 	if t.watch, err = newWatcher(); err != nil {
@@ -186,8 +186,7 @@ func (t *Tree) Create(name string) (*Session, error) {
 	s := t.session(name)
 	var undo cleanup.Stack
 	defer undo.Run()
-	groups := append([]group{s.unified, s.unified.child("init"), s.unified.child("x")}, s.v1...)
-	for _, g := range groups {
+	for _, g := range s.all() {
 		if err := g.mkdir(); err != nil {
 			return nil, fmt.Errorf("cgroup %s: %w", g.dir(), err)
 		}
@@ -197,9 +196,21 @@ func (t *Tree) Create(name string) (*Session, error) {
 	return s, nil
 }
 
+// all are the groups of the session itself, those above before those below.
+func (s *Session) all() []group {
+	groups := []group{s.unified, s.unified.child("init"), s.unified.child("x")}
+	for _, g := range s.v1 {
+		groups = append(groups, g)
+		if g.controller == "pids" {
+			groups = append(groups, g.child("x"))
+		}
+	}
+	return groups
+}
+
 // session names the groups of a session.
 func (t *Tree) session(name string) *Session {
-	s := &Session{tree: t, unified: t.unified.child(name)}
+	s := &Session{tree: t, unified: t.unified.child(name), bounded: make(map[*Leaf]bool)}
 	for _, g := range t.v1 {
 		s.v1 = append(s.v1, g.child(name))
 	}

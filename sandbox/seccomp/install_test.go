@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // install is what init does: no_new_privs, then the program on every thread.
 func install(profile string) error {
-	p, err := Compile(profile)
+	p, err := Compile(profile, false)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func tries() {
 		{"openat2", unix.SYS_OPENAT2, [4]uintptr{uintptr(here), path("file"), path("."), 0}},
 		{"setns", unix.SYS_SETNS, [4]uintptr{^uintptr(0), 0}},
 		{"ioctl TIOCSTI, garbage above", unix.SYS_IOCTL, [4]uintptr{0, 1<<40 | unix.TIOCSTI, path("x")}},
-		{"personality", unix.SYS_PERSONALITY, [4]uintptr{0x40000}},
+		{"personality READ_IMPLIES_EXEC", unix.SYS_PERSONALITY, [4]uintptr{0x400000}},
 		{"keyctl", unix.SYS_KEYCTL, [4]uintptr{0, ^uintptr(2), 0}},
 		{"ptrace", unix.SYS_PTRACE, [4]uintptr{unix.PTRACE_PEEKTEXT, 0, 0, 0}},
 		{"bpf", unix.SYS_BPF, [4]uintptr{999, 0, 0}},

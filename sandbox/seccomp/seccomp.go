@@ -10,7 +10,13 @@
 // user namespaces are closed by user.max_user_namespaces = 0 instead, and the other kinds
 // by missing capabilities.
 //
-// Non-goals: notification, per-execution filters, 32-bit programs (killed, as x32 ones are).
+// A refusal can be told as well as answered: with report, what a row refuses becomes a
+// notification (SECCOMP_RET_USER_NOTIF) that somebody must answer (sandbox/notify), and
+// [Lookup] says with what. What answers ENOSYS is never told: every C library asks for a
+// dozen of such calls, and takes its other way.
+//
+// Non-goals: answering notifications, per-execution filters, 32-bit programs (killed, as
+// x32 ones are).
 package seccomp
 
 import (
@@ -27,16 +33,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Profiles are the names that Compile knows, the widest first.
-var Profiles = []string{"default", "strict"}
+// Profiles are the names that Compile knows, the widest first. Strict is within both
+// others; build has less than default, and a personality that default has not.
+var Profiles = []string{"default", "build", "strict"}
 
 // MaxInstructions is the kernel's bound on one program (BPF_MAXINSNS).
 const MaxInstructions = 4096
 
 // Compile returns the program of a profile: an array of struct sock_filter in the bytes
-// of this machine, ready for seccomp(2). It takes 2 ms once, and nothing afterwards.
-func Compile(profile string) ([]byte, error) {
-	once, ok := compiled[profile]
+// of this machine, ready for seccomp(2). With report, refusals that a row names are
+// notified: such a program needs a listener, without which the kernel answers ENOSYS. It
+// takes 2 ms once, and nothing afterwards.
+func Compile(profile string, report bool) ([]byte, error) {
+	once, ok := compiled[variant{profile, report}]
 	if !ok {
 		return nil, fmt.Errorf("seccomp profile %q: unknown", profile)
 	}
@@ -47,15 +56,24 @@ func Compile(profile string) ([]byte, error) {
 	return slices.Clone(program), nil
 }
 
-var compiled = func() map[string]func() ([]byte, error) {
-	m := make(map[string]func() ([]byte, error))
+// variant is one program of a profile.
+type variant struct {
+	profile string
+	report  bool
+}
+
+var compiled = func() map[variant]func() ([]byte, error) {
+	m := make(map[variant]func() ([]byte, error))
 	for _, profile := range Profiles {
-		m[profile] = sync.OnceValues(func() ([]byte, error) { return assemble(profile) })
+		for _, report := range []bool{false, true} {
+			v := variant{profile, report}
+			m[v] = sync.OnceValues(v.assemble)
+		}
 	}
 	return m
 }()
 
-// assemble joins the stages of a profile.
+// assemble joins the stages of a program.
 //
 // libseccomp lets a call have one action without conditions, or conditional actions that
 // never overlap. A profile wants three answers in order, so it is three filters, chained:
@@ -67,10 +85,10 @@ var compiled = func() map[string]func() ([]byte, error) {
 // The first two answer what they do not decide with a marker, and the marker is then
 // rewritten to a jump. Calls that are allowed whatever their arguments stay visible as such
 // to the kernel (5.11), which then skips the program altogether.
-func assemble(profile string) ([]byte, error) {
+func (v variant) assemble() ([]byte, error) {
 	var program []byte
 	for stage := range stages {
-		part, err := compile(profile, stage)
+		part, err := v.compile(stage)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +120,7 @@ const (
 )
 
 // compile builds one stage.
-func compile(profile string, stage int) ([]byte, error) {
+func (v variant) compile(stage int) ([]byte, error) {
 	otherwise := marker
 	if stage == last {
 		otherwise = errno(unix.ENOSYS)
@@ -122,10 +140,10 @@ func compile(profile string, stage int) ([]byte, error) {
 		return nil, err
 	}
 	for _, r := range rows {
-		if !r.in(profile) {
+		if !r.in(v.profile) {
 			continue
 		}
-		for _, rule := range r.rules(stage) {
+		for _, rule := range r.rules(stage, v.report) {
 			for name := range strings.FieldsSeq(r.calls) {
 				if err := add(f, name, rule); err != nil {
 					return nil, fmt.Errorf("%s: %w", name, err)
@@ -152,12 +170,16 @@ type condition struct {
 func errno(e unix.Errno) libseccomp.ScmpAction { return libseccomp.ActErrno.SetReturnCode(int16(e)) }
 
 // rules are what a row adds to a stage.
-func (r row) rules(stage int) []rule {
+func (r row) rules(stage int, report bool) []rule {
+	refuse := errno(r.answer())
+	if report && r.answer() != unix.ENOSYS {
+		refuse = libseccomp.ActNotify
+	}
 	var out []rule
 	switch {
 	case stage == refuseArguments:
 		for _, c := range r.unless {
-			out = append(out, rule{errno(r.answer()), c})
+			out = append(out, rule{refuse, c})
 		}
 	case stage == allow && r.verdict == allowed:
 		if r.only == nil {
@@ -168,7 +190,7 @@ func (r row) rules(stage int) []rule {
 		}
 	case stage == last && (r.verdict == refused || r.only != nil):
 		if r.answer() != unix.ENOSYS { // which the stage answers anyway
-			return []rule{{errno(r.answer()), nil}}
+			return []rule{{refuse, nil}}
 		}
 	}
 	return out

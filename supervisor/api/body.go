@@ -33,10 +33,19 @@ var bodies = map[Op]func(*Request, []byte) (Scope, *Error){
 	OpProcessStop:   parametersOf(func(r *Request, p *ProcessStop) Scope { r.Stop = p; return p.Scope }),
 	OpDrain:         parametersOf(func(r *Request, p *Drain) Scope { r.Drain = p; return p.Scope }),
 	OpBlobPut:       parametersOf(func(r *Request, p *BlobPut) Scope { r.Blob = p; return Scope{} }),
+	OpSessionNarrow: parametersOf(func(r *Request, p *SessionNarrow) Scope { r.Narrow = p; return p.Scope }),
+
+	OpWorkspaceDiff:    parametersOf(setSpace),
+	OpWorkspaceCommit:  parametersOf(setSpace),
+	OpWorkspaceDiscard: parametersOf(setSpace),
 }
 
 func setSession(r *Request, p *SessionTarget) Scope { r.Session = p; return p.Scope }
 func setProcess(r *Request, p *ProcessTarget) Scope { r.Process = p; return p.Scope }
+func setSpace(r *Request, p *Workspace) Scope       { r.Space = p; return p.Scope }
+
+// Reads reports whether the operation is one without effect: it can be repeated as it is.
+func (r *Request) Reads() bool { return r.Read != nil || r.Op == OpWorkspaceDiff }
 
 // Ref returns the execution that an operation on one names, or nil for other operations.
 func (r *Request) Ref() *ProcessRef {
@@ -55,21 +64,33 @@ func (r *Request) Ref() *ProcessRef {
 	return nil
 }
 
-// InSession is the session that an operation with effect names; "" if it names none.
+// InSession is the session that an operation with effect, or a diff, names; "" if it names none.
 func (r *Request) InSession() string {
-	switch {
-	case r.Exec != nil:
-		return r.Exec.SessionID
-	case r.Signal != nil:
-		return r.Signal.SessionID
-	case r.Close != nil:
-		return r.Close.SessionID
-	case r.Session != nil:
-		return r.Session.SessionID
-	case r.Stop != nil:
-		return r.Stop.SessionID
+	if id := r.SessionID(); id != nil {
+		return *id
 	}
 	return ""
+}
+
+// SessionID is where an operation with effect, or a diff, has the session that it is in; nil if that is nowhere.
+func (r *Request) SessionID() *string {
+	switch {
+	case r.Exec != nil:
+		return &r.Exec.SessionID
+	case r.Signal != nil:
+		return &r.Signal.SessionID
+	case r.Close != nil:
+		return &r.Close.SessionID
+	case r.Session != nil:
+		return &r.Session.SessionID
+	case r.Stop != nil:
+		return &r.Stop.SessionID
+	case r.Space != nil:
+		return &r.Space.SessionID
+	case r.Narrow != nil:
+		return &r.Narrow.SessionID
+	}
+	return nil
 }
 
 func parametersOf[T any](set func(*Request, *T) Scope) func(*Request, []byte) (Scope, *Error) {

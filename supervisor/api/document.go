@@ -24,6 +24,33 @@ type HostInfo struct {
 	JournalKey   string          `json:"journal_key,omitempty"` // public key of the journal's checkpoints, in note form
 }
 
+// Capabilities is the answer of host.capabilities: what a session can be held by here, before one is asked for.
+// What the host can do and what the operator allows are met; what policy grants it says itself (policy.decide).
+type Capabilities struct {
+	Kernel     string          `json:"kernel"`
+	Arch       string          `json:"arch"`
+	Cgroup     string          `json:"cgroup"`   // layout: "v1", "v2" or "hybrid"
+	Sessions   bool            `json:"sessions"` // no required layer is missing
+	Layers     []sandbox.Layer `json:"layers"`
+	Missing    []string        `json:"missing,omitempty"`  // required layers that are not there: each open is refused
+	Degradable []string        `json:"degradable"`         // layers that a session may be without, if its caller and policy accept it
+	Degraded   []string        `json:"degraded,omitempty"` // those of them that are not there: an open has to accept them
+	Roots      []string        `json:"roots"`              // kinds
+	Profiles   []string        `json:"seccomp_profiles"`
+	Networks   []string        `json:"networks"`    // modes
+	MountModes []string        `json:"mount_modes"` // "overlay" among them
+	Ceilings   []CeilingKind   `json:"ceilings"`    // each that a session or an execution can have
+}
+
+// CeilingKind says whether a ceiling can be armed here.
+type CeilingKind struct {
+	Name      string `json:"name"`             // the member of limits that asks for it
+	Session   bool   `json:"session"`          // of a session
+	Execution bool   `json:"execution"`        // of one execution, tighter than its session's
+	Max       int64  `json:"max,omitzero"`     // the operator's; 0 is none
+	Detail    string `json:"detail,omitempty"` // why it cannot, or at what cost it can
+}
+
 // Checkpoint is the answer of receipt.checkpoint: what the journal's key has signed, to be kept
 // where the supervisor cannot write. It finds a journal that was rolled back.
 type Checkpoint struct {
@@ -53,6 +80,8 @@ type Ask struct {
 	Cancel  *ProcessCancel `json:"cancel,omitzero"`
 	Stop    *ProcessStop   `json:"stop,omitzero"`
 	Drain   *Drain         `json:"drain,omitzero"`
+	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
+	Narrow  *SessionNarrow `json:"narrow,omitzero"`
 }
 
 // AskOf is the question about an operation.
@@ -60,6 +89,7 @@ func AskOf(r *Request) Ask {
 	return Ask{
 		Op: r.Op, Open: r.Open, Exec: r.Exec, Signal: r.Signal, Session: r.Session, Close: r.Close, Input: r.Input,
 		Deliver: r.Deliver, Modify: r.Modify, Process: r.Process, Cancel: r.Cancel, Stop: r.Stop, Drain: r.Drain,
+		Space: r.Space, Narrow: r.Narrow,
 	}
 }
 
@@ -76,6 +106,7 @@ func (a *Ask) Into(r *Request) {
 	}
 	r.Open, r.Exec, r.Signal, r.Session, r.Close, r.Input = a.Open, a.Exec, a.Signal, a.Session, a.Close, a.Input
 	r.Deliver, r.Modify, r.Process, r.Cancel, r.Stop, r.Drain = a.Deliver, a.Modify, a.Process, a.Cancel, a.Stop, a.Drain
+	r.Space, r.Narrow = a.Space, a.Narrow
 }
 
 // Scopes are those that the parameters of the question declare.
@@ -98,5 +129,7 @@ func (a *Ask) Scopes() []Scope {
 	add(a.Cancel != nil, func() Scope { return a.Cancel.Scope })
 	add(a.Stop != nil, func() Scope { return a.Stop.Scope })
 	add(a.Drain != nil, func() Scope { return a.Drain.Scope })
+	add(a.Space != nil, func() Scope { return a.Space.Scope })
+	add(a.Narrow != nil, func() Scope { return a.Narrow.Scope })
 	return scopes
 }

@@ -11,7 +11,7 @@ type Grant struct {
 	Scratch   []GrantScratch `json:"scratch"`           // private tmpfs
 	Identity  Identity       `json:"identity"`
 	Ceilings  Ceilings       `json:"ceilings"`
-	Seccomp   string         `json:"seccomp"` // profile name: "default" or "strict"
+	Seccomp   string         `json:"seccomp"` // profile name: "default", "build" or "strict"
 	Network   GrantNetwork   `json:"network"`
 	Env       GrantEnv       `json:"env"`
 	Exec      GrantExec      `json:"exec"`

@@ -39,16 +39,17 @@ const (
 	OpIntentList   Op = "intent.list"
 	OpIntentFrames Op = "intent.frames"
 
-	OpBlobPut     Op = "blob.put"
-	OpBlobGet     Op = "blob.get"
-	OpReceiptGet  Op = "receipt.get"
-	OpReceiptList Op = "receipt.list"
-	OpCheckpoint  Op = "receipt.checkpoint"
-	OpDecide      Op = "policy.decide"
-	OpHostInfo    Op = "host.info"
-	OpQuiescence  Op = "admin.quiescence"
-	OpSnapshot    Op = "admin.snapshot"
-	OpDrain       Op = "admin.drain"
+	OpBlobPut      Op = "blob.put"
+	OpBlobGet      Op = "blob.get"
+	OpReceiptGet   Op = "receipt.get"
+	OpReceiptList  Op = "receipt.list"
+	OpCheckpoint   Op = "receipt.checkpoint"
+	OpDecide       Op = "policy.decide"
+	OpHostInfo     Op = "host.info"
+	OpCapabilities Op = "host.capabilities"
+	OpQuiescence   Op = "admin.quiescence"
+	OpSnapshot     Op = "admin.snapshot"
+	OpDrain        Op = "admin.drain"
 )
 
 // aliases are accepted on input (C1, C7); records carry the canonical name and, as

@@ -84,7 +84,7 @@ type Gone struct {
 	FirstAvailable string `json:"first_available,omitempty"` // cursor; absent when nothing is
 }
 
-// ControlResult is the payload of the operations on an execution and of session pause and resume.
+// ControlResult is the payload of the operations on an execution and of session pause, resume and narrow.
 type ControlResult struct {
 	ExecID    string `json:"exec_id,omitempty"`
 	IntentID  string `json:"intent_id,omitempty"` // that started it
@@ -92,7 +92,7 @@ type ControlResult struct {
 	State     State  `json:"state,omitempty"`     // afterwards
 	Bytes     int64  `json:"bytes,omitzero"`      // of input that was written
 	TimeoutNS int64  `json:"timeout_ns,omitzero"` // effective
-	Count     int64  `json:"count,omitzero"`      // of host.process.stop: how many were ended
+	Count     int64  `json:"count,omitzero"`      // of host.process.stop: how many were ended; of session.narrow: connections that it cut off
 	ErrorCode Code   `json:"error_code,omitzero"`
 }
 
@@ -113,6 +113,7 @@ const (
 	ControlNotFound        = "not_found"
 	ControlDraining        = "draining" // drain
 	ControlServing         = "serving"  // drain with undo
+	ControlNarrowed        = "narrowed" // session.narrow
 	ControlError           = "error"
 )
 

@@ -202,10 +202,11 @@ type Traffic struct {
 type SpaceResult struct {
 	Status    string   `json:"status"` // committed, partial, discarded, ok, error
 	GuestPath string   `json:"guest_path,omitempty"`
-	Changes   []Change `json:"changes,omitempty"` // of diff
-	More      bool     `json:"more,omitzero"`     // there are changes after the last
-	Applied   int64    `json:"applied,omitzero"`  // of commit
-	Left      []string `json:"left,omitempty"`    // of commit: paths that were asked for and did not change
+	Changes   []Change `json:"changes,omitempty"`     // of diff
+	More      bool     `json:"more,omitzero"`         // there are changes after the last
+	Applied   int64    `json:"applied,omitzero"`      // of commit: changes that the source has now
+	Left      []string `json:"left,omitempty"`        // of commit: paths that were asked for and did not change, the first of them
+	Dropped   int64    `json:"left_dropped,omitzero"` // of commit: how many more of those
 	ErrorCode Code     `json:"error_code,omitzero"`
 }
 
@@ -323,7 +324,11 @@ type Session struct {
 	EndedAtNS    int64             `json:"ended_at_ns,omitzero"`
 	EndedAt      string            `json:"ended_at,omitempty"`
 	Reason       string            `json:"reason,omitempty"`
-	Usage        Usage             `json:"usage,omitzero"`
+	Usage        Usage             `json:"usage,omitzero"`              // of the executions that have ended; of the whole session once it has
+	Network      *Traffic          `json:"network,omitzero"`            // of the executions that have ended
+	Narrowed     int64             `json:"narrowed,omitzero"`           // how often a part of its network was taken away
+	Degraded     []string          `json:"degraded,omitempty"`          // layers that it is without
+	Silent       []string          `json:"unreported_layers,omitempty"` // layers that cannot say what they refuse
 }
 
 // SessionList is a page of sessions, newest first.

@@ -188,9 +188,10 @@ var checks = map[Op][]check{
 		{CodeInvalidParams, func(r *Request) string { return textFault("op", string(r.Read.Op), maxName) }},
 		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
 	},
-	OpCheckpoint: {},
-	OpDecide:     {},
-	OpHostInfo:   {},
+	OpCheckpoint:   {},
+	OpDecide:       {},
+	OpHostInfo:     {},
+	OpCapabilities: {},
 }
 
 var (

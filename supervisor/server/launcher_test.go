@@ -277,6 +277,22 @@ func (f *fake) Collect(_ context.Context, _ string, paths []string) ([]sandbox.A
 	return out, nil
 }
 
+// Changes has one change in every overlay.
+func (f *fake) Changes(_ context.Context, _, _, after string, _ int) ([]sandbox.Change, bool, error) {
+	if after >= "main.go" {
+		return nil, false, nil
+	}
+	return []sandbox.Change{{Path: "main.go", Kind: "modified", Type: "file", Mode: 0o644, Size: 42}}, false, nil
+}
+
+func (f *fake) Commit(_ context.Context, _, _ string, paths []string) (sandbox.Committed, error) {
+	return sandbox.Committed{Applied: 1}, nil
+}
+
+func (f *fake) Discard(context.Context, string, string) error { return nil }
+
+func (f *fake) Narrow(context.Context, string, sandbox.Network) (int64, error) { return 1, nil }
+
 func (f *fake) Close(_ context.Context, session string) (sandbox.Usage, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
