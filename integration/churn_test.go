@@ -71,7 +71,7 @@ func TestChurnOfRefusals(t *testing.T) {
 		{"missing source", local(api.Local{Mounts: []api.Mount{{HostPath: dir + "/none", GuestPath: "/work", Mode: "ro"}}}), ""},
 		{"missing workdir", local(api.Local{Workdir: "/none/at/all"}), ""},
 		{"mount below a file", local(api.Local{Mounts: []api.Mount{{HostPath: dir, GuestPath: "/work", Mode: "ro"}, {HostPath: "/bin/true", GuestPath: "/work/file/below", Mode: "ro"}}}), ""},
-		{"network that is not there", local(api.Local{NetworkMode: "full"}), "unsupported_network_mode"},
+		{"network that the profile does not have", local(api.Local{NetworkMode: "full"}), "network_mode_not_allowed"},
 		{"a root without a shell or anything", api.SessionOpen{Profile: "hermetic", Target: api.Target{Local: &api.Local{Root: api.Root{Paths: &api.RootPaths{Paths: []string{dir + "/none"}}}}}}, ""},
 		{"a root directory that is a file", local(api.Local{Root: api.Root{Dir: &api.RootDir{Path: "/bin/true"}}}), ""},
 	}

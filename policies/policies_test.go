@@ -1,10 +1,14 @@
 package policies_test
 
 import (
+	"slices"
 	"testing"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/stockade-dev/stockade/policies"
 	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/sandbox"
 )
 
 // TestLibrary runs the Rego tests of the library (R080 to R090, R107 to R109): one that
@@ -33,5 +37,28 @@ func TestLibrary(t *testing.T) {
 	}
 	if report.Coverage < 95 {
 		t.Errorf("%.1f %% of the library is covered", report.Coverage)
+	}
+}
+
+// TestReserved: the library and the relay mean the same ranges.
+func TestReserved(t *testing.T) {
+	text, err := policies.FS.ReadFile("network/data.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data struct {
+		Reserved []string `json:"reserved"`
+	}
+	if err := json.Unmarshal(text, &data, json.RejectUnknownMembers(true)); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, p := range sandbox.Reserved() {
+		want = append(want, p.String())
+	}
+	slices.Sort(want)
+	slices.Sort(data.Reserved)
+	if !slices.Equal(want, data.Reserved) {
+		t.Errorf("network/data.json has %v, package sandbox %v", data.Reserved, want)
 	}
 }

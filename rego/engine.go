@@ -25,6 +25,8 @@ const (
 	Signal = "data.stockade.signal.decision"
 	Blob   = "data.stockade.blob.decision"
 	Read   = "data.stockade.read.decision"
+
+	Workspace = "data.stockade.workspace.decision"
 )
 
 // entrypoint is one question, what its answer may hold, and how long it may take. The
@@ -35,6 +37,7 @@ type entrypoint struct {
 	ref      string
 	grants   bool // the answer holds a grant
 	limits   bool // the answer may hold limits and obligations
+	optional bool // a policy of before this question loads without it, and denies what it would be asked
 	deadline time.Duration
 }
 
@@ -44,6 +47,7 @@ var entrypoints = []entrypoint{
 	{ref: Signal, deadline: 250 * time.Millisecond},
 	{ref: Blob, deadline: 250 * time.Millisecond},
 	{ref: Read, deadline: 250 * time.Millisecond},
+	{ref: Workspace, optional: true, deadline: 250 * time.Millisecond},
 }
 
 // pkg is the package that holds the entry point.
@@ -61,6 +65,7 @@ var ops = map[api.Op]string{
 	api.OpSessionPause:  Signal,
 	api.OpSessionResume: Signal,
 	api.OpSessionClose:  Signal,
+	api.OpSessionNarrow: Signal,
 	api.OpProcessInput:  Signal,
 	api.OpProcessSignal: Signal,
 	api.OpProcessModify: Signal,
@@ -71,12 +76,16 @@ var ops = map[api.Op]string{
 	api.OpProcessStop:   Signal,
 	api.OpDrain:         Signal,
 
+	api.OpWorkspaceCommit:  Workspace,
+	api.OpWorkspaceDiscard: Workspace,
+
 	api.OpBlobPut: Blob,
 	api.OpBlobGet: Blob,
 
 	api.OpSessionGet:    Read,
 	api.OpSessionList:   Read,
 	api.OpSessionEvents: Read,
+	api.OpWorkspaceDiff: Read,
 	api.OpProcessGet:    Read,
 	api.OpProcessList:   Read,
 	api.OpProcessWait:   Read,
@@ -163,6 +172,9 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 	var errs []error
 	for _, ep := range entrypoints {
 		if len(compiler.GetRulesExact(ast.MustParseRef(ep.ref))) == 0 {
+			if ep.optional {
+				continue
+			}
 			errs = append(errs, fmt.Errorf("entry point %s is not defined", ep.ref))
 			continue
 		}
@@ -198,6 +210,12 @@ func (e *Engine) Quarantined() bool {
 	return e.overruns.Load() >= limit || e.orphans.Load() >= limit
 }
 
+// Defines reports whether the policy has an entry point. One of before a question was there loads without it.
+func (e *Engine) Defines(ref string) bool {
+	_, ok := e.queries[ref]
+	return ok
+}
+
 // Decide asks the policy. It returns within the deadline of the entry point,
 // whether OPA stops then or not.
 func (e *Engine) Decide(ctx context.Context, ref string, in Input) (d Decision) {
@@ -206,6 +224,9 @@ func (e *Engine) Decide(ctx context.Context, ref string, in Input) (d Decision) 
 	d.Policy = api.PolicyRef{Digest: e.digest, Entrypoint: ref}
 	q, ok := e.queries[ref]
 	if !ok {
+		if slices.ContainsFunc(entrypoints, func(e entrypoint) bool { return e.ref == ref }) {
+			return d.refuse(api.CodePolicyUndefined, ref, "the policy does not define %s", ref)
+		}
 		return d.refuse(api.CodePolicyError, ref, "bug: %q is not an entry point", ref)
 	}
 	canonical, err := in.canonical()

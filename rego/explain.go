@@ -164,8 +164,6 @@ var changes = map[api.Code][]change{
 	api.CodeHermeticRoot:        {onLocal("use profile workspace", func(in *Input, _ *api.Local, _ string) { in.Request.Open.Profile = "workspace" })},
 	api.CodeRootNotAllowed:      {leaveOutRootPath, onLocal("use root host", func(_ *Input, l *api.Local, _ string) { l.Root = api.Root{Host: &struct{}{}} })},
 	api.CodeNetworkNotAllowed:   {networkNone},
-	api.CodeNetworkFull:         {networkNone},
-	api.CodeNetworkEgress:       {networkNone},
 	api.CodeWorkdirNotAllowed:   {onLocal("leave out workdir", func(_ *Input, l *api.Local, _ string) { l.Workdir = "" })},
 	api.CodeHostnameNotAllowed:  {onLocal("leave out hostname", func(_ *Input, l *api.Local, _ string) { l.Hostname = "" })},
 	api.CodeProfileNotAllowed:   {onLocal("leave out profile", func(in *Input, _ *api.Local, _ string) { in.Request.Open.Profile = "" })},

@@ -23,7 +23,7 @@ func TestExplain(t *testing.T) {
 		{"where writing is not permitted", func(in *rego.Input, _ *api.Local) { in.Ceiling.ReadWrite = []string{"/srv"} }, api.CodeMountModeNotAllowed, "open/mounts.rego:", "mount /home/alice/0 ro"},
 		{"over the system", func(_ *rego.Input, l *api.Local) { l.Mounts[0].GuestPath = "/usr/lib" }, api.CodeMountGuestPath, "open/mounts.rego:", "mount it at /mnt/lib"},
 		{"too many", func(in *rego.Input, _ *api.Local) { *in = openInput(65) }, api.CodeMountLimit, "open/mounts.rego:", "at most 64"},
-		{"a network", func(_ *rego.Input, l *api.Local) { l.NetworkMode = "full" }, api.CodeNetworkFull, "open/network.rego:", "network_mode none"},
+		{"a network", func(_ *rego.Input, l *api.Local) { l.NetworkMode = "full" }, api.CodeNetworkNotAllowed, "open/network.rego:", "network_mode none"},
 		{"a loader variable", func(_ *rego.Input, l *api.Local) { l.Env = map[string]api.EnvValue{"LD_PRELOAD": {Text: "x"}} }, api.CodeEnvVarNotAllowed, "open/env.rego:", "leave out the variable LD_PRELOAD"},
 		{"a hermetic host", func(in *rego.Input, l *api.Local) {
 			in.Request.Open.Profile = "hermetic"

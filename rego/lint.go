@@ -45,8 +45,11 @@ func (b *Bundle) Lint() []Finding {
 		return a.Line - b.Line
 	})
 	for _, e := range entrypoints {
-		if _, defined := defaults[e.ref]; defined && !defaults[e.ref] {
+		switch _, defined := defaults[e.ref]; {
+		case defined && !defaults[e.ref]:
 			found = append(found, Finding{Level: "warning", Message: e.ref + " has no default: a request that no rule fits gets no reason"})
+		case !defined && e.optional:
+			found = append(found, Finding{Level: "warning", Message: e.ref + " is not defined: what it would be asked is denied"})
 		}
 	}
 	return found

@@ -150,6 +150,11 @@ func (c Ceiling) Check(s Spec) error {
 			return Errorf(CodeCeiling, "id %d is not in %d..%d", id, low, high)
 		}
 	}
+	for _, d := range s.Network.Allow {
+		if c.Denies(d) {
+			return Errorf(CodeCeiling, "destination %s is in a range that is never reached", d.CIDR)
+		}
+	}
 	if err := c.checkSources(s); err != nil {
 		return err
 	}
@@ -170,6 +175,16 @@ func (c Ceiling) Check(s Spec) error {
 		}
 	}
 	return nil
+}
+
+// Denies reports that all of a destination lies in a range that no session reaches. One that is wider
+// is no refusal: the relay leaves out of it what is denied. So it does with the addresses of names.
+func (c Ceiling) Denies(d Destination) bool {
+	p, err := ParsePrefix(d.CIDR)
+	return err == nil && slices.ContainsFunc(c.NetworkDenied, func(s string) bool {
+		denied, err := ParsePrefix(s)
+		return err == nil && holds(denied, p)
+	})
 }
 
 // checkSources judges resolved paths, never the ones that were asked for (R095, R096).

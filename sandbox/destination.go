@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -59,3 +60,54 @@ func validName(s string) bool {
 	}
 	return !only(last, func(b byte) bool { return '0' <= b && b <= '9' })
 }
+
+// Within reports whether everything that n reaches is reached by wide too. Both are valid. It compares
+// destination by destination: what only several of wide's cover together is not within.
+func (n Network) Within(wide Network) bool {
+	if modes[n.Mode] > modes[wide.Mode] {
+		return false
+	}
+	return !slices.ContainsFunc(n.Allow, func(d Destination) bool { return !wide.admits(d) })
+}
+
+// modes are the modes in order of what they reach.
+var modes = map[string]int{"none": 0, "egress": 1, "full": 2}
+
+func (n Network) admits(d Destination) bool {
+	return n.Mode == "full" && d.public() || slices.ContainsFunc(n.Allow, func(w Destination) bool { return w.Covers(d) })
+}
+
+// Covers reports whether all that other allows is allowed by d too: names by their labels, prefixes by
+// containment, ports as sets. A name says nothing about addresses, so neither kind covers the other.
+func (d Destination) Covers(other Destination) bool {
+	return (d.Name != "" && coversName(d.Name, other.Name) || d.CIDR != "" && coversPrefix(d.CIDR, other.CIDR)) &&
+		(d.Protocol == other.Protocol || d.Protocol == "tcp") && // "" wants more of a connection, so it is less
+		(len(d.Ports) == 0 || len(other.Ports) > 0 && !slices.ContainsFunc(other.Ports, func(p uint16) bool { return !slices.Contains(d.Ports, p) }))
+}
+
+// coversName: *.example.org covers a.example.org, a.b.example.org and *.a.example.org, but neither
+// example.org nor badexample.org.
+func coversName(name, other string) bool {
+	below, wild := strings.CutPrefix(name, "*")
+	return name == other || wild && strings.HasSuffix(other, below)
+}
+
+// coversPrefix: what is wider than a reserved prefix does not reach into it.
+func coversPrefix(cidr, other string) bool {
+	wide, err := ParsePrefix(cidr)
+	p, wrong := ParsePrefix(other)
+	return err == nil && wrong == nil && holds(wide, p) &&
+		!slices.ContainsFunc(reserved, func(r netip.Prefix) bool { return holds(r, p) && r.Bits() > wide.Bits() })
+}
+
+// public reports whether a destination is part of what "full" reaches without being named.
+func (d Destination) public() bool {
+	if d.Name != "" {
+		return true
+	}
+	p, err := ParsePrefix(d.CIDR)
+	return err == nil && !slices.ContainsFunc(reserved, func(r netip.Prefix) bool { return holds(r, p) })
+}
+
+// holds reports whether all of p lies in wide.
+func holds(wide, p netip.Prefix) bool { return wide.Bits() <= p.Bits() && wide.Contains(p.Addr()) }

@@ -32,6 +32,10 @@ const (
 	LayerLandlock = "landlock"
 	LayerTimeNS   = "time namespace"
 	LayerNotify   = "seccomp notification"
+
+	// Those that a Spec or an Exec may demand.
+	LayerOverlay    = "overlayfs"
+	LayerExecLimits = "per-execution ceilings"
 )
 
 // Has reports whether a layer is present.

@@ -120,7 +120,7 @@ type Network struct {
 type Destination struct {
 	Name     string   // a DNS name, lower case, or "*." and one for the names below it; "" when CIDR is set
 	CIDR     string   // a prefix, masked; "" when Name is set
-	Ports    []uint16 // nil is every port
+	Ports    []uint16 // none is every port
 	Protocol string   // of a name: "" asks for the name in the first bytes too (TLS server name, HTTP host); "tcp" goes by address alone. "" with CIDR
 }
 

@@ -76,7 +76,7 @@ func (s *Supervisor) adoptedCall(in api.Intent, held map[string]*sandbox.Held) (
 		return nil, err
 	}
 	c.watch.start()
-	p, deny, err := planExec(req.Exec, ses.grant, nil, *c.decision, s.defaults, ses.left(c.at))
+	p, deny, err := planExec(req.Exec, ses.granted(), nil, *c.decision, s.defaults, ses.left(c.at), s.host)
 	if len(deny) > 0 || err != nil {
 		return nil, fmt.Errorf("bug: what was allowed is not any more: %v %v", deny, err)
 	}
@@ -111,7 +111,7 @@ func (s *Supervisor) adoptedCall(in api.Intent, held map[string]*sandbox.Held) (
 func (s *Supervisor) goOn(live []api.Session, going []*call) {
 	for _, d := range live {
 		if ses, err := s.registry.find(d.Principal, d.SessionID); err == nil && !ses.over() {
-			s.serve(ses, ses.grant)
+			s.serve(ses, ses.granted())
 		}
 	}
 	for _, c := range going {

@@ -12,10 +12,11 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
 
-// control is what an operation on something that was started has of it, on its way through the
+// control is what an operation on something that is there already has of it, on its way through the
 // pipeline.
 type control struct {
 	target  *execution // nil once it has ended: then there is its record only
+	overlay string     // of a workspace operation: its inside path
 	turn    *turn      // of an input
 	timeout int64      // of a modify: effective
 	doomed  bool       // of a delete: the record is this one's to take out of view
@@ -139,7 +140,7 @@ func planModify(s *Supervisor, c *call) *refusal {
 	if x == nil || c.session == nil {
 		return nil // there is nothing to modify; act says so
 	}
-	c.control.timeout, c.clamped = rego.MeetModify(c.req.Modify.TimeoutNS, *c.session.grant, x.call.decision.Limits)
+	c.control.timeout, c.clamped = rego.MeetModify(c.req.Modify.TimeoutNS, *c.session.granted(), x.call.decision.Limits)
 	if left := x.lifetime(c.at); 0 < left && int64(left) < c.control.timeout {
 		p := execPlan{clamped: c.clamped}
 		p.note("timeout_ns", c.req.Modify.TimeoutNS, int64(left))

@@ -60,8 +60,9 @@ type reading struct {
 }
 
 type opening struct {
-	receipt *api.Receipt
-	labels  map[string]string
+	receipt  *api.Receipt
+	labels   map[string]string
+	narrowed []api.GrantNetwork // what was left of the network, each time
 }
 
 func (d *reading) read(seq int64, b []byte) error {
@@ -86,6 +87,13 @@ func (d *reading) read(seq int64, b []byte) error {
 	case r.Type == ledger.TypeDecision && r.IntentID == d.intentID:
 		d.decision = new(ledger.Decision)
 		err = json.Unmarshal(b, d.decision)
+	case r.Type == ledger.TypeNarrowed:
+		var record ledger.Narrowed
+		if err = json.Unmarshal(b, &record); err == nil {
+			open := d.opens[record.SessionID]
+			open.narrowed = append(open.narrowed, record.Network)
+			d.opens[record.SessionID] = open
+		}
 	case r.Type == ledger.TypeReceipt:
 		var record ledger.Settled
 		if err = json.Unmarshal(b, &record); err == nil && record.Receipt != nil {
@@ -164,6 +172,9 @@ func (d *reading) rebuild() (*Recorded, error) {
 		if open.receipt == nil || open.receipt.Payload.Open.Grant == nil {
 			return nil, d.missing("intent %s: no record of the open of session %s", d.intentID, record.Session.SessionID)
 		}
+		if n := record.Session.Narrowed; n > int64(len(open.narrowed)) {
+			return nil, d.missing("intent %s: no record of how session %s was narrowed", d.intentID, record.Session.SessionID)
+		}
 		in.Session = open.judged(record.Session)
 	}
 	return &Recorded{
@@ -189,12 +200,16 @@ func (d *reading) rebuild() (*Recorded, error) {
 // judged is the session as policy was told of it.
 func (o opening) judged(counts *ledger.SessionCounts) *rego.Session {
 	open := o.receipt.Payload.Open
+	grant := *open.Grant
+	if n := counts.Narrowed; n > 0 {
+		grant.Network = o.narrowed[n-1]
+	}
 	return &rego.Session{
 		SessionID:      open.SessionID,
-		Profile:        open.Grant.Profile,
+		Profile:        grant.Profile,
 		Labels:         o.labels,
 		Principal:      o.receipt.Principal,
-		Grant:          open.Grant,
+		Grant:          &grant,
 		Executions:     counts.Executions,
 		LiveExecutions: counts.LiveExecutions,
 		StartedAtNS:    open.StartedAtNS,

@@ -44,13 +44,16 @@
 //	plan.go                            permission into mechanism
 //	open.go, session.go, ending.go     the life of a session; idle.go, threshold.go: what ends or
 //	                                   warns it unasked
-//	exec.go, execution.go, verdict.go  the life of a command, and how its end is told; stdin.go, output.go
+//	exec.go, execution.go, verdict.go  the life of a command, and how its end is told; hit.go: by which
+//	                                   ceiling; stdin.go, output.go
 //	control.go, input.go, freeze.go    what is done to it while it lives
+//	workspace.go, narrow.go            what is done to a session: its overlays, its network
 //	record.go, chronicle.go            from the journal to the state; index.go, names.go, key.go: what
 //	                                   is found in it; registry.go: what lives
 //	frame.go, watch.go, notice.go      what is told while it runs, and after; source.go: where output is
 //	                                   read, cursor.go: how far, wake.go: when
-//	read.go, process.go, intent.go     operations without effect; blobs.go: content, both ways
+//	read.go, process.go, intent.go     operations without effect; capabilities.go: what can be
+//	                                   enforced; blobs.go: content, both ways
 //	pass.go, reconcile.go, adopt.go    a start: replay, comparison with the runner, going on;
 //	                                   snapshot.go, retention.go: what a start reads, and what is kept
 //	decision.go, verify.go, fsck.go    what the files say without a supervisor

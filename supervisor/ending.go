@@ -59,7 +59,7 @@ func signalGranted(c *call, asked api.SignalName) *refusal {
 	if c.session == nil {
 		return nil // it is history, and nothing is there to be signaled
 	}
-	allowed := c.session.grant.Exec.Signals
+	allowed := c.session.granted().Exec.Signals
 	ok := slices.ContainsFunc(allowed, func(entry string) bool {
 		granted, _ := api.ParseSignal(entry)
 		return granted == asked

@@ -31,7 +31,7 @@ var errDraining = api.Errorf(api.CodeDraining, "the supervisor is being drained 
 
 func planExecution(s *Supervisor, c *call) *refusal {
 	ses := c.session
-	p, deny, err := planExec(c.req.Exec, ses.grant, ses.env, *c.decision, s.defaults, ses.left(c.at))
+	p, deny, err := planExec(c.req.Exec, ses.granted(), ses.env, *c.decision, s.defaults, ses.left(c.at), s.host)
 	switch {
 	case len(deny) > 0:
 		return denied(deny...)

@@ -152,23 +152,34 @@ func (x *execution) run(ctx context.Context, s *Supervisor, watch *stopwatch) (*
 		}
 		watch.lap("queue")
 	}
+	proc, result, fault := x.begun(ctx, s, watch)
+	if proc == nil {
+		return result, fault
+	}
+	failpoint.Hit("supervisor.exec.started")
+	x.stdin.feed(proc.Stdin, func() { x.closeStdin(s) })
+	return x.finish(ctx, s, proc, watch)
+}
+
+// begun starts the command, unless there is a reason not to by now: then there is a result.
+func (x *execution) begun(ctx context.Context, s *Supervisor, watch *stopwatch) (*sandbox.Process, *api.ExecResult, *api.Error) {
+	x.session.space.RLock() // it would be refused in a session that stands still for a commit
+	defer x.session.space.RUnlock()
 	switch cause, _ := x.stopping(); cause {
 	case "":
 	case api.CodeCanceled:
-		return &api.ExecResult{Status: "signaled", ExitCode: -1, ErrorCode: cause, ErrorMessage: "canceled before it was started"}, nil
+		return nil, &api.ExecResult{Status: "signaled", ExitCode: -1, ErrorCode: cause, ErrorMessage: "canceled before it was started"}, nil
 	default:
-		return execFailed(cause), api.Errorf(cause, "the session ended before the command was started")
+		return nil, execFailed(cause), api.Errorf(cause, "the session ended before the command was started")
 	}
 	proc, err := x.start(ctx, s)
 	x.stdin.handed()
 	watch.lap("spawn")
 	if err != nil {
 		e := runnerError(err)
-		return execFailed(e.Code), e
+		return nil, execFailed(e.Code), e
 	}
-	failpoint.Hit("supervisor.exec.started")
-	x.stdin.feed(proc.Stdin, func() { x.closeStdin(s) })
-	return x.finish(ctx, s, proc, watch)
+	return proc, nil, nil
 }
 
 // queue waits for the execution's turn, or for a reason not to start it. It reports false when

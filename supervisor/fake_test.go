@@ -646,7 +646,10 @@ grant := {
 	"identity": {"uid": 1000, "gid": 1000},
 	"ceilings": {"memory_bytes": 67108864, "cpu_millis": 1000, "pids": 32, "files": 256, "executions": 4,
 		"output_bytes": to_number(object.get(input.request.open, ["labels", "output"], "262144"))},
-	"seccomp": "default", "network": {"mode": "none"},
+	"seccomp": "default", "network": {
+		"mode": object.get(input.request.open.target.local, "network_mode", "none"),
+		"allow": object.get(input.request.open.target.local, "egress", []),
+	},
 	"env": {"allow": ["A", "B", "S", "X_*"], "set": {"FIXED": "policy"}},
 	"exec": {
 		"max_timeout_ns": 60000000000, "default_timeout_ns": 10000000000, "max_argv": 100, "max_arg_bytes": 10000,
@@ -659,9 +662,11 @@ grant := {
 	"idle_timeout_ns": to_number(object.get(input.request.open, ["labels", "idle"], "0")),
 }
 
-mounts := [{"host_path": m.host_path, "guest_path": m.guest_path, "mode": m.mode} |
+mounts := [object.union({"host_path": m.host_path, "guest_path": m.guest_path, "mode": m.mode}, room[m.mode]) |
 	some m in object.get(input.request.open.target.local, "mounts", [])
 ]
+
+room := {"ro": {}, "rw": {}, "overlay": {"bytes": 1048576, "inodes": 1000}}
 `)},
 	"exec.rego": {Data: []byte(`package stockade.exec
 
@@ -690,6 +695,14 @@ decision := {"allow": false, "deny": [{"code": "kept"}]} if input.process.labels
 decision := {"allow": true, "deny": []} if not kept
 
 kept if input.process.labels.keep == input.session.labels.keep
+`)},
+	"workspace.rego": {Data: []byte(`package stockade.workspace
+
+import rego.v1
+
+default decision := {"allow": false, "deny": [{"code": "no"}]}
+
+decision := {"allow": true, "deny": []} if not "secret" in object.get(input.request.workspace, "paths", [])
 `)},
 	"blob.rego": {Data: []byte(`package stockade.blob
 

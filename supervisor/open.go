@@ -113,6 +113,7 @@ func actOpen(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 	r.StartedAtNS, r.StartedAt = stamp(started)
 	r.ExpiresAtNS, r.ExpiresAt = stamp(expiry(c.grant, started))
 	c.session.started = started // nobody else knows the session yet
+	c.session.degraded, c.session.silent = enforced.Degraded, r.Enforced.Silent()
 	return api.Payload{Open: r}, nil
 }
 
@@ -122,7 +123,7 @@ func digests(spec *sandbox.Spec) bool {
 }
 
 func evidence(e sandbox.Enforced) *api.Enforced {
-	return &api.Enforced{
+	out := &api.Enforced{
 		Namespaces:   e.Namespaces,
 		NoNewPrivs:   e.NoNewPrivs,
 		Seccomp:      e.Seccomp,
@@ -133,7 +134,22 @@ func evidence(e sandbox.Enforced) *api.Enforced {
 		PIDs:         e.PIDs,
 		Mounts:       e.Mounts,
 		Cgroup:       e.Cgroup,
+		Devices:      e.Devices,
+		Rlimits:      e.Rlimits,
+		Filter:       e.Filter,
+		Landlock:     e.Landlock,
+		UserNS:       e.UserNS,
+		Network:      e.Network,
+		Degraded:     e.Degraded,
+		Reports:      e.Reports,
 	}
+	for _, f := range e.Ceilings {
+		out.Ceilings = append(out.Ceilings, api.CgroupFile(f))
+	}
+	for _, c := range e.Canaries {
+		out.Canaries = append(out.Canaries, api.Canary(c))
+	}
+	return out
 }
 
 func failedOpen(code api.Code, message string) api.Payload {

@@ -236,8 +236,11 @@ func decide(s *Supervisor, c *call) *refusal {
 		c.judged = in.Process
 	}
 	if c.session != nil && c.req.Open == nil {
-		in.Session = c.session.judged(c.execution)
-		c.counts = &ledger.SessionCounts{SessionID: in.Session.SessionID, Executions: in.Session.Executions, LiveExecutions: in.Session.LiveExecutions}
+		var narrowed int64
+		in.Session, narrowed = c.session.judged(c.execution)
+		c.counts = &ledger.SessionCounts{
+			SessionID: in.Session.SessionID, Executions: in.Session.Executions, LiveExecutions: in.Session.LiveExecutions, Narrowed: narrowed,
+		}
 	}
 	d := s.policy.Decide(s.ctx, entrypoint, in)
 	c.decision = &d
@@ -309,7 +312,7 @@ func (s *Supervisor) act(c *call) {
 		r.Outcome, r.Status = api.OutcomeFaulted, "error"
 		r.ErrorCode, r.ErrorMessage = fault.Code, fault.Message
 	case payload.Exec != nil:
-		r.ErrorCode = payload.Exec.ErrorCode
+		r.ErrorCode, r.ErrorMessage = payload.Exec.ErrorCode, payload.Exec.ErrorMessage
 		if payload.Exec.Status == "timeout" {
 			r.Status = "timeout"
 		}

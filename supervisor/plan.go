@@ -21,7 +21,7 @@ import (
 // It fails with *api.Error when the grant rests on a host path that could not be
 // reached under the caller's identity, or on something that this host cannot enforce.
 func plan(req *api.Request, g *api.Grant, f rego.Facts, host sandbox.Host) (sandbox.Spec, error) {
-	if missing := host.Missing(g.Degraded...); len(missing) > 0 {
+	if missing := lacking(g, host); len(missing) > 0 {
 		return sandbox.Spec{}, unsupported(missing)
 	}
 	spec := sandbox.Spec{
@@ -40,7 +40,7 @@ func plan(req *api.Request, g *api.Grant, f rego.Facts, host sandbox.Host) (sand
 			CPUTime:          time.Duration(g.Ceilings.CPUTimeNS),
 			IOBytesPerSecond: g.Ceilings.IOBytesPerSecond,
 		},
-		Degraded: g.Degraded,
+		Degraded: slices.DeleteFunc(slices.Clone(g.Degraded), host.Has), // what is there is never left out
 		Verify:   g.Verify,
 	}
 	var err error
@@ -52,12 +52,7 @@ func plan(req *api.Request, g *api.Grant, f rego.Facts, host sandbox.Host) (sand
 		if err != nil {
 			return sandbox.Spec{}, err
 		}
-		spec.Mounts = append(spec.Mounts, sandbox.Mount{
-			Source:   from,
-			Target:   m.GuestPath,
-			ReadOnly: m.Mode != "rw", // only the exact word opens a mount for writing
-			Digest:   m.Class == classInput,
-		})
+		spec.Mounts = append(spec.Mounts, planMount(m, from))
 	}
 	for _, s := range g.Scratch {
 		spec.Scratch = append(spec.Scratch, sandbox.Scratch{Target: s.GuestPath, Bytes: s.Bytes, Inodes: s.Inodes})
@@ -65,11 +60,46 @@ func plan(req *api.Request, g *api.Grant, f rego.Facts, host sandbox.Host) (sand
 	return spec, nil
 }
 
+// lacking are the layers that the host does not have and the grant demands: those of every session, less
+// what may be done without, and those of its own.
+func lacking(g *api.Grant, host sandbox.Host) []sandbox.Layer {
+	missing := host.Missing(g.Degraded...)
+	for _, own := range []struct {
+		layer  string
+		needed bool
+	}{
+		{sandbox.LayerOverlay, slices.ContainsFunc(g.Mounts, func(m api.GrantMount) bool { return m.Mode == modeOverlay })},
+		{layerNetwork, g.Network.Mode != "none"},
+		{layerIO, g.Ceilings.IOBytesPerSecond != 0},
+	} {
+		if own.needed && !can(host, own.layer) {
+			missing = append(missing, sandbox.Layer{Name: own.layer})
+		}
+	}
+	return missing
+}
+
+// planMount opens a mount for writing at the exact words only.
+func planMount(m api.GrantMount, from sandbox.Source) sandbox.Mount {
+	mount := sandbox.Mount{Source: from, Target: m.GuestPath, ReadOnly: true, Digest: m.Class == classInput}
+	switch m.Mode {
+	case "rw":
+		mount.ReadOnly, mount.Protected = false, m.Protect
+	case modeOverlay:
+		mount.ReadOnly, mount.Protected = false, m.Protect
+		mount.Overlay = &sandbox.Overlay{Bytes: m.Bytes, Inodes: m.Inodes}
+	}
+	return mount
+}
+
+// modeOverlay is the mode of a mount that is written to inside, and nowhere else before a commit.
+const modeOverlay = "overlay"
+
 // planNetwork carries what may be reached over, in the order of the grant.
 func planNetwork(g api.GrantNetwork) sandbox.Network {
 	n := sandbox.Network{Mode: g.Mode}
 	for _, d := range g.Allow {
-		n.Allow = append(n.Allow, sandbox.Destination{Name: d.Name, CIDR: d.CIDR, Ports: d.Ports, Protocol: d.Protocol})
+		n.Allow = append(n.Allow, sandbox.Destination(d))
 	}
 	return n
 }
@@ -146,7 +176,7 @@ type execPlan struct {
 // bound, whatever the policy of the exec says (R088). left is the rest of the session's
 // life, 0 when it has no end. It is pure. What the grant refuses is a denial; an error is
 // what this host cannot enforce.
-func planExec(x *api.Exec, g *api.Grant, env map[string]string, d rego.Decision, def Defaults, left time.Duration) (execPlan, []api.Deny, error) {
+func planExec(x *api.Exec, g *api.Grant, env map[string]string, d rego.Decision, def Defaults, left time.Duration, host sandbox.Host) (execPlan, []api.Deny, error) {
 	p := execPlan{form: outputForm{
 		preview: def.PreviewBytes,
 		require: x.OutputMode == outputInline,
@@ -155,17 +185,19 @@ func planExec(x *api.Exec, g *api.Grant, env map[string]string, d rego.Decision,
 	if deny := execDenials(x, g, p.form); len(deny) > 0 {
 		return p, deny, nil
 	}
-	if err := p.ceilings(x.Limits, g.Ceilings); err != nil {
-		return p, nil, err
-	}
 	limits, clamped := rego.MeetExec(x, *g, d.Limits)
-	p.clamped = append(p.clamped, clamped...)
+	p.clamped = clamped
+	own := tighter(limits, g.Ceilings)
+	if (own.MemoryBytes != 0 || own.CPUMillis != 0 || own.PIDs != 0) && !can(host, sandbox.LayerExecLimits) {
+		return p, nil, unsupported([]sandbox.Layer{{Name: sandbox.LayerExecLimits}})
+	}
 	p.exec = sandbox.Exec{
 		Argv:       x.Argv,
 		Env:        environment(env, x.EnvPatch, g.Env.Set),
 		Cwd:        resolve(g.Workdir, x.Cwd),
 		Background: g.Exec.Background,
 		StdinOpen:  x.StdinOpen,
+		Limits:     own,
 	}
 	p.output = cmp.Or(limits.OutputBytes, def.OutputBytes)
 	p.form.inline = min(cmp.Or(limits.MaxInlineBytes, mostInline), mostInline)
@@ -217,26 +249,22 @@ func execDenials(x *api.Exec, g *api.Grant, f outputForm) []api.Deny {
 	return deny
 }
 
-// ceilings refuses a ceiling of one execution below the session's: an execution shares
-// its session's groups, and what is not enforced is not promised (R053). One that is not
-// below is the session's anyway.
-func (p *execPlan) ceilings(ask api.Limits, session api.Ceilings) error {
-	for _, l := range []struct {
-		field         string
-		asked, actual int64
-	}{
-		{"limits.memory_bytes", ask.MemoryBytes, session.MemoryBytes},
-		{"limits.cpu_millis", ask.CPUMillis, session.CPUMillis},
-		{"limits.pids", ask.PIDs, session.PIDs},
-	} {
-		if 0 < l.asked && l.asked < l.actual {
-			return api.Errorf(api.CodeUnsupportedByHost, "%s: a ceiling below the session's cannot be enforced for one execution; open a session with it", l.field)
+// tighter are the ceilings of one execution that are below its session's (R053). The others are the session's
+// anyway, and a group of its own would be for nothing.
+func tighter(l rego.ExecLimits, session api.Ceilings) sandbox.ExecLimits {
+	below := func(limit, session int64) int64 {
+		if session != 0 && limit >= session {
+			return 0
 		}
-		if l.asked > l.actual {
-			p.clamped = append(p.clamped, api.Clamp{Field: l.field, Requested: l.asked, Effective: l.actual, Source: "policy"})
-		}
+		return limit
 	}
-	return nil
+	return sandbox.ExecLimits{
+		MemoryBytes: below(l.MemoryBytes, session.MemoryBytes),
+		CPUMillis:   below(l.CPUMillis, session.CPUMillis),
+		PIDs:        below(l.PIDs, session.PIDs),
+		Files:       below(l.Files, session.Files),
+		CPUTime:     time.Duration(below(l.CPUTimeNS, session.CPUTimeNS)),
+	}
 }
 
 // note records that the runtime's own bound took something from the caller (C17, C18).

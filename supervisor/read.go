@@ -17,7 +17,7 @@ var reads = []api.Op{
 	api.OpProcessGet, api.OpProcessList, api.OpProcessWait, api.OpProcessWatch, api.OpOutput,
 	api.OpIntentGet, api.OpIntentList, api.OpIntentFrames,
 	api.OpBlobGet, api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
-	api.OpQuiescence, api.OpSnapshot,
+	api.OpQuiescence, api.OpSnapshot, api.OpWorkspaceDiff, api.OpCapabilities,
 }
 
 // page is how many elements a list returns when the caller does not say.
@@ -76,6 +76,7 @@ func (s *Supervisor) Session(ctx context.Context, req *api.Request) (*api.Sessio
 		return nil, denial, err
 	}
 	d := ses.document()
+	s.chronicle.read(func(state *ledger.State) { soFar(state, &d) })
 	return &d, nil, nil
 }
 
@@ -96,7 +97,24 @@ func (s *Supervisor) Sessions(ctx context.Context, req *api.Request) (*api.Sessi
 			list.Sessions = append(list.Sessions, d)
 		}
 	}
+	s.chronicle.read(func(state *ledger.State) {
+		for i := range list.Sessions {
+			soFar(state, &list.Sessions[i])
+		}
+	})
 	return list, nil, nil
+}
+
+// soFar adds to a session what its log and the receipts of its executions say.
+func soFar(state *ledger.State, d *api.Session) {
+	known, ok := state.Session(d.SessionID)
+	if !ok {
+		return
+	}
+	d.Events, d.Network = known.Events, known.Network
+	if d.EndedAtNS == 0 {
+		d.Usage = known.Usage
+	}
 }
 
 func labelled(labels, filter map[string]string) bool {

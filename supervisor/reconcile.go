@@ -130,7 +130,7 @@ func (s *Supervisor) discard(ctx context.Context, session, exec string) {
 	s.registry.mu.Lock()
 	ses := s.registry.sessions[session]
 	s.registry.mu.Unlock()
-	if ses == nil || !ses.grant.Exec.Background {
+	if ses == nil || !ses.granted().Exec.Background {
 		return
 	}
 	proc, err := s.launcher.Attach(ctx, session, exec)
@@ -166,10 +166,10 @@ func (s *Supervisor) interrupted(in api.Intent, why string) (*api.Receipt, error
 		Outcome:       api.OutcomeFaulted,
 		Status:        "error",
 		ErrorCode:     api.CodeSupervisorRestarted,
-		ErrorMessage:  why,
+		ErrorMessage:  interruptedBy(in.Op, why),
 	}
 	if op, ok := operations[in.Op]; ok {
-		r.Payload = op.failed(api.CodeSupervisorRestarted, why)
+		r.Payload = op.failed(api.CodeSupervisorRestarted, r.ErrorMessage)
 	}
 	if r.Payload.Exec != nil {
 		// What it wrote has been read by whoever followed it, and is still there.
@@ -199,6 +199,9 @@ func endedSession(d api.Session) *session {
 		ended:      instant(d.EndedAtNS),
 		executions: d.Executions,
 		usage:      d.Usage,
+		narrowed:   d.Narrowed,
+		silent:     d.Silent,
+		degraded:   d.Degraded,
 		live:       map[string]*execution{},
 		closed:     make(chan struct{}),
 	}

@@ -36,8 +36,12 @@ type session struct {
 	intent    string            // of the open
 	policy    string            // digest
 
+	silent   []string // layers that cannot say what they refuse
+	degraded []string // layers that it is without
+
 	mu         sync.Mutex
-	grant      *api.Grant // effective; never changed after it is set
+	grant      *api.Grant // effective; what it points to is never changed
+	narrowed   int64      // how often it was replaced by one with less of a network
 	state      string
 	end        ending
 	started    time.Time
@@ -54,7 +58,10 @@ type session struct {
 	idle       idleClock
 	load       loadWatch
 
-	freezing sync.Mutex     // held while all of it is frozen or thawed
+	freezing  sync.Mutex   // held while all of it is frozen or thawed
+	narrowing sync.Mutex   // held while a part of its network is taken away
+	space     sync.RWMutex // held while an overlay is committed or discarded; to read, while something is started
+
 	settling sync.WaitGroup // live executions
 	closed   chan struct{}  // closed when the end is recorded
 }
@@ -127,6 +134,13 @@ func (s *session) usableLocked(now time.Time) *api.Error {
 		return api.Errorf(api.CodeSessionExpired, "session %s has expired", s.id)
 	}
 	return api.Errorf(api.CodeSessionClosed, "session %s has ended: %s", s.id, s.end.reason)
+}
+
+// granted is what the session may be now.
+func (s *session) granted() *api.Grant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.grant
 }
 
 // visible reports whether the session came to be: before that, it does not exist for anybody.
@@ -333,11 +347,11 @@ func (s *session) left(now time.Time) time.Duration {
 }
 
 // judged is what policy is told about the session: its state without the execution
-// that is being judged.
-func (s *session) judged(self *execution) *rego.Session {
+// that is being judged. narrowed tells which of its grants that is.
+func (s *session) judged(self *execution) (j *rego.Session, narrowed int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := &rego.Session{
+	j = &rego.Session{
 		SessionID:      s.id,
 		Profile:        s.grant.Profile,
 		Labels:         s.labels,
@@ -354,7 +368,7 @@ func (s *session) judged(self *execution) *rego.Session {
 		j.Executions--
 		j.LiveExecutions--
 	}
-	return j
+	return j, s.narrowed
 }
 
 // document is the session as get and list show it.
@@ -373,6 +387,9 @@ func (s *session) document() api.Session {
 		OpenIntent:   s.intent,
 		Reason:       s.end.reason,
 		Usage:        s.usage,
+		Narrowed:     s.narrowed,
+		Degraded:     s.degraded,
+		Silent:       s.silent,
 	}
 	d.EnvNames = slices.Sorted(maps.Keys(s.env))
 	if s.state == stateReady {

@@ -239,6 +239,9 @@ func preflight(policy *rego.Engine) error {
 		if !ok {
 			return fmt.Errorf("bug: operation %s has no entry point", op)
 		}
+		if entrypoint == rego.Workspace && !policy.Defines(entrypoint) {
+			continue // it is of before there were overlays, and denies what is done to them
+		}
 		in := rego.Input{Request: &api.Request{Op: op}}
 		d := policy.Decide(context.Background(), entrypoint, in)
 		for _, deny := range d.Deny {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"time"
 
 	"github.com/stockade-dev/stockade/internal/blob"
 	"github.com/stockade-dev/stockade/internal/spool"
@@ -19,6 +20,7 @@ func (x *execution) conclude(res sandbox.Result, how fate, blobs *blob.Store) (*
 	r, fault := verdict(res, how, cause, sent)
 	x.log.Seal()
 	r.StdoutBytes, r.StderrBytes = x.written()
+	x.testify(r, res)
 	for _, o := range []struct {
 		stream spool.Stream
 		output **api.Output
@@ -36,7 +38,19 @@ func (x *execution) conclude(res sandbox.Result, how fate, blobs *blob.Store) (*
 	if fault != nil {
 		r.Status, r.ErrorCode, r.ErrorMessage = "error", fault.Code, fault.Message
 	}
+	if r.Status != "ok" || r.ExitCode != 0 {
+		r.Silent = x.session.silent
+	}
 	return r, fault
+}
+
+// testify adds to a result what the layers say: which ceilings were reached, what was refused, and what went
+// through the relay.
+func (x *execution) testify(r *api.ExecResult, res sandbox.Result) {
+	r.LimitsHit = x.hits(res, r.ErrorCode, time.Duration(r.Usage.WallNS))
+	r.Denials, r.Dropped = refused(res)
+	r.Network = traffic(res.Network, x.session.granted().Network)
+	explain(r, res)
 }
 
 // verdict says how a command ended. cause is why the supervisor ended it,
@@ -97,7 +111,7 @@ func (x *execution) collect(ctx context.Context, s *Supervisor, r *api.ExecResul
 	}
 	paths := make([]string, len(x.req.Outputs))
 	for i, p := range x.req.Outputs {
-		paths[i] = resolve(x.session.grant.Workdir, p)
+		paths[i] = resolve(x.session.granted().Workdir, p)
 	}
 	files, err := s.launcher.Collect(ctx, x.session.id, paths)
 	defer func() {

@@ -1,5 +1,6 @@
 // Stockade-init is PID 1 of a session: see package guest. With the argument "hold"
-// it holds a session's user and cgroup namespaces open while the session is built.
+// it holds a session's user and cgroup namespaces open while the session is built; with
+// "execute" it is on its way to becoming a command.
 //
 // The Go runtime must not open the cgroup files by which it sizes GOMAXPROCS: init
 // closes every descriptor but its own, and their numbers would be used again.
@@ -20,8 +21,14 @@ import (
 func init() { runtime.LockOSThread() }
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == "hold" {
-		os.Exit(guest.Hold())
+	life := guest.Run
+	if len(os.Args) == 2 {
+		switch os.Args[1] {
+		case "hold":
+			life = guest.Hold
+		case "execute":
+			life = guest.Execute
+		}
 	}
-	os.Exit(guest.Run())
+	os.Exit(life())
 }

@@ -11,7 +11,7 @@ grant := {
 	"identity": profile.identity,
 	"ceilings": ceilings,
 	"seccomp": profile.seccomp,
-	"network": {"mode": granted_network},
+	"network": granted_network,
 	"env": granted_env,
 	"exec": granted_exec,
 	"workdir": workdir,

@@ -5,21 +5,97 @@ package stockade.open
 network_mode := object.get(local, "network_mode", "none")
 
 # METADATA
+# title: The destinations, as asked
+egress := object.get(local, "egress", [])
+
+# METADATA
 # title: The network that is granted
-granted_network := network_mode if {
-	network_mode in profile.networks
-	not network_mode in {"full", "egress"}
+# description: |
+#   What the profile lists when the caller names nothing; otherwise each destination that is named,
+#   when one of the profile's holds it. full is the public internet, and what the profile lists besides.
+granted_network := {"mode": network_mode} if {
+	network_mode == "none"
+	known_network
+}
+
+granted_network := {"mode": network_mode, "allow": listed_egress} if {
+	network_mode in {"egress", "full"}
+	known_network
+	count(egress) == 0
+}
+
+granted_network := {"mode": network_mode, "allow": granted_egress} if {
+	network_mode in {"egress", "full"}
+	known_network
+	count(egress) > 0
+}
+
+known_network if network_mode in profile.networks
+
+# METADATA
+# title: The destinations that the profile lists
+listed_egress := object.get(profile, "egress", [])
+
+granted_egress := [wanted | some wanted in egress; reachable(wanted)]
+
+# METADATA
+# title: A destination that was asked for is one of those that are listed, or a part of one
+reachable(wanted) if {
+	some entry in listed_egress
+	same_place(entry, wanted)
+	same_ports(entry, wanted)
+	same_words(entry, wanted)
 }
 
 # METADATA
-# title: There is no way out of a session in this version
-deny contains {
-	"code": sprintf("network_%s_unsupported", [network_mode]),
-	"subject": sprintf("network:%s", [network_mode]),
-	"message": "this version builds sessions with network_mode none only",
-} if {
-	network_mode in {"full", "egress"}
+# title: A name of the public internet needs no listing where everything is granted
+# description: It reaches public addresses only, whatever it resolves to. A prefix has to be listed.
+reachable(wanted) if {
+	network_mode == "full"
+	wanted.name
 }
+
+same_place(entry, wanted) if entry.name == wanted.name
+
+same_place(entry, wanted) if {
+	startswith(entry.name, "*.")
+	endswith(wanted.name, trim_prefix(entry.name, "*"))
+}
+
+same_place(entry, wanted) if entry.cidr == wanted.cidr
+
+same_place(entry, wanted) if {
+	net.cidr_contains(entry.cidr, wanted.cidr)
+	not beneath_reserved(entry.cidr, wanted.cidr)
+}
+
+# METADATA
+# title: A range that is not of the public internet lies between the two
+# description: |
+#   Who lists 0.0.0.0/0 means the internet, and not the machines next door: those are reached by a
+#   destination that lies among them, here as in a session (data.network.reserved).
+beneath_reserved(listed, wanted) if {
+	some range in data.network.reserved
+	net.cidr_contains(range, wanted)
+	not net.cidr_contains(range, listed)
+}
+
+# METADATA
+# title: No more ports than are listed
+same_ports(entry, _) if not entry.ports
+
+same_ports(entry, wanted) if {
+	count(wanted.ports) > 0
+	every port in wanted.ports {
+		port in entry.ports
+	}
+}
+
+# METADATA
+# title: A destination that goes by its address alone is more than one that says its name
+same_words(entry, _) if entry.protocol == "tcp"
+
+same_words(entry, wanted) if object.get(entry, "protocol", "") == object.get(wanted, "protocol", "")
 
 # METADATA
 # title: The network mode is one of the profile's
@@ -28,6 +104,28 @@ deny contains {
 	"subject": sprintf("network:%s", [network_mode]),
 	"message": sprintf("profile %s grants %s", [profile_name, concat(", ", profile.networks)]),
 } if {
-	not network_mode in {"full", "egress"}
-	not network_mode in profile.networks
+	not known_network
 }
+
+# METADATA
+# title: Every destination that was asked for is granted
+deny contains {
+	"code": "destination_not_allowed",
+	"subject": sprintf("egress:%s", [place(wanted)]),
+	"message": sprintf("profile %s does not list it, or not with these ports", [profile_name]),
+} if {
+	known_network
+	some wanted in egress
+	not reachable(wanted)
+}
+
+# METADATA
+# title: How a destination is called in a reason
+# description: Always defined, so that a denial that quotes it cannot vanish.
+default place(_) := "?"
+
+place(wanted) := sprintf("%s%s", [object.get(wanted, "name", object.get(wanted, "cidr", "?")), ports_of(wanted)])
+
+default ports_of(_) := ""
+
+ports_of(wanted) := sprintf(":%s", [concat(",", [sprintf("%d", [port]) | some port in wanted.ports])])

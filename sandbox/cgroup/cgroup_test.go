@@ -44,11 +44,15 @@ var roles = map[string]func() error{
 		return nil
 	},
 	"where": where,
-	// eat touches memory without end, once told to.
+	// eat touches memory without end, or as many MiB as it is told, once told to.
 	"eat": func() error {
 		fmt.Println("ready")
 		io.Copy(io.Discard, os.Stdin)
+		most, _ := strconv.Atoi(os.Getenv("CGROUP_TEST_EAT"))
 		for {
+			if most > 0 && len(eaten) >= most {
+				select {}
+			}
 			b := make([]byte, 1<<20)
 			for i := 0; i < len(b); i += 4096 {
 				b[i] = 1
@@ -184,6 +188,16 @@ func delegation() error {
 		return err
 	}
 	defer s.Remove()
+	init := exec.Command("/bin/sleep", "60")
+	if err := init.Start(); err != nil {
+		return err
+	}
+	defer init.Wait()
+	defer s.Kill()
+	if err := errors.Join(s.JoinRoot(init.Process.Pid), s.JoinInit(init.Process.Pid)); err != nil {
+		init.Process.Kill()
+		return err
+	}
 	if _, _, err := s.Limits(); err != nil {
 		return err
 	}
@@ -305,6 +319,7 @@ var limits = sandbox.Limits{MemoryBytes: 64 << 20, CPUMillis: 1500, PIDs: 32, Fi
 func TestCreateReadsBack(t *testing.T) {
 	tree := open(t)
 	s := create(t, tree, "s1", sandbox.Limits{MemoryBytes: 64<<20 + 5, CPUMillis: 1500, PIDs: 32, Files: 64})
+	stand(t, s)
 	got, swap, err := s.Limits()
 	if err != nil {
 		t.Fatal(err)
@@ -709,7 +724,7 @@ func TestSweep(t *testing.T) {
 func open(t *testing.T) *cgroup.Tree {
 	t.Helper()
 	needRoot(t)
-	instance := fmt.Sprintf("test-%s-%d", strings.ToLower(t.Name()), os.Getpid())
+	instance := fmt.Sprintf("test-%s-%d", strings.ToLower(strings.NewReplacer("/", "-", " ", "-").Replace(t.Name())), os.Getpid())
 	tree, err := cgroup.Open(instance, cgroup.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -743,6 +758,12 @@ func start(t *testing.T, name string, attr *syscall.SysProcAttr) (*exec.Cmd, io.
 	t.Helper()
 	cmd := role(name)
 	cmd.SysProcAttr = attr
+	return cmd, begin(t, cmd)
+}
+
+// begin runs a role that has been prepared up to its first line.
+func begin(t *testing.T, cmd *exec.Cmd) io.Closer {
+	t.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -764,9 +785,9 @@ func start(t *testing.T, name string, attr *syscall.SysProcAttr) (*exec.Cmd, io.
 	})
 	cmd.Stdout = out // for the test to read; the process has its own
 	if line := out.next(t); line != "ready" {
-		t.Fatalf("%s: %s", name, line)
+		t.Fatal(line)
 	}
-	return cmd, in
+	return in
 }
 
 type lines struct {

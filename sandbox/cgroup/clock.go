@@ -26,7 +26,8 @@ func (g group) cpuTime() (time.Duration, error) {
 
 // Clock tells once that a group has used up the processor time that it may have. The kernel has no such
 // ceiling; what it has is a count. The Clock looks at it at the earliest moment at which the rest can be used up on
-// the processors that the group may have, and not in between: it is late by less than [shortest] and a tick.
+// the processors that the group may have, and not in between: beyond the limit is what they do in
+// [shortest] and a tick, or in [longest] after a time without any use.
 type Clock struct {
 	stop context.CancelFunc
 	done sync.WaitGroup

@@ -12,6 +12,7 @@ import (
 func TestReopen(t *testing.T) {
 	tree := open(t)
 	s := create(t, tree, "s1", limits)
+	stand(t, s)
 	if err := s.Chown(0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -81,6 +82,9 @@ func TestReopen(t *testing.T) {
 	}
 	if empty, err := old.Empty(); !empty || err != nil {
 		t.Errorf("gone: empty %v, %v", empty, err)
+	}
+	if err := again.Kill(); err != nil {
+		t.Fatal(err)
 	}
 	if err := again.Remove(); err != nil { // the next leaf with it
 		t.Fatal(err)

@@ -1,25 +1,26 @@
 // Package cgroup needs root; it is linked only into stockade-run. It builds, bounds,
 // measures, freezes, kills and removes the control groups of sessions, on cgroup v1, v2 and both.
 //
-//	S          session: ceilings of memory (no swap), cpu and pids; root of its cgroup namespace
+//	S          session: ceilings of memory (no swap), cpu, pids and io; root of its cgroup namespace
 //	S/init     init
-//	S/x        every execution; one write kills them all and never init
-//	S/x/N      one execution, born there with CLONE_INTO_CGROUP
+//	S/x        every execution, with the pids that were granted; one write kills them all and never init
+//	S/x/N      one execution, born there with CLONE_INTO_CGROUP; its own ceilings, if it has some
 //
 // That tree stands in the unified hierarchy, which exists on hybrid hosts too: killing a
 // whole tree, the notice that it is empty, and CPU accounting work there without any
-// controller. A controller that the host keeps on v1 has a group S of its own, flat,
-// with the same processes in it.
+// controller. A controller that the host keeps on v1 has a group S of its own with the same
+// processes in it; below that, pids has x, and an execution with ceilings of its own a group
+// for each.
 //
 // Promise: it writes to no group but the instance's own, the runner's own (on v2, to hand
 // controllers down) and the one that the operator named; what [Tree.Create] makes,
 // [Session.Remove] takes away in every hierarchy, and [Tree.Sweep] does when nobody did.
 //
-// Non-goals: ceilings of one execution, device rules, I/O ceilings.
+// Non-goals: wall time and open files, which are no group's; saying what a command died of (it counts).
 //
-// The controllers' files are written and read by containerd/cgroups; the unified tree is
-// plain files, of which that library knows too little and, enabling controllers upwards
-// from the mount point, writes too many.
+// A session's ceilings are written by containerd/cgroups, and read back by nobody's library:
+// see ceiling.go. The unified tree is plain files, of which that library knows too little and,
+// enabling controllers upwards from the mount point, writes too many.
 package cgroup
 
 import (

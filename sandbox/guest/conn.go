@@ -51,12 +51,27 @@ type Conn struct {
 type call struct {
 	answer chan answer // capacity 1: its receiver may have left
 	exit   chan Exit   // capacity 1
+	parked *parked     // of a command that begins with an executor
+	done   func()      // of a spawn: nobody waits for its start any more
 	pid    int         // once init has said that it was started; guarded by Conn.mu
 }
 
 type answer struct {
-	pid int
-	err error
+	pid   int
+	ready Ready
+	err   error
+}
+
+// ended delivers how the command ended, or nothing if init is gone.
+func (w *call) ended(e ...Exit) {
+	for _, e := range e {
+		w.exit <- e
+	}
+	close(w.exit)
+	if w.parked != nil {
+		close(w.parked.over)
+		w.done()
+	}
 }
 
 func newCall() *call {
@@ -106,10 +121,16 @@ func newConn(ours *os.File) (*Conn, error) {
 
 // Setup makes init what it has to be. It is called once, before anything else.
 func (c *Conn) Setup(ctx context.Context, s Setup) (Ready, error) {
-	if s.Report || len(s.Landlock) > 0 {
-		return Ready{}, errors.ErrUnsupported
-	}
-	return Ready{}, c.do(ctx, kindSetup, &s)
+	a, err := c.ask(ctx, kindSetup, &s)
+	return a.ready, err
+}
+
+// Allow lets what is executed from now on write beneath tree, as a Setup's Access does. It is for what is
+// mounted over a place after Setup: there Landlock knows nobody's rights. What was executed
+// before does not gain by it, and neither can signal the other any more.
+func (c *Conn) Allow(ctx context.Context, tree *os.File) error {
+	_, err := c.ask(ctx, kindAllow, nil, tree)
+	return err
 }
 
 // Process is a command that runs.
@@ -117,15 +138,14 @@ type Process struct {
 	PID    int         // in the session's pid namespace
 	Exited <-chan Exit // one value once the command has been reaped; closed without one if init is gone
 
-	conn *Conn
-	call uint64
+	conn   *Conn
+	call   uint64
+	parked *parked // until Release; nil of a command that needs none
+	done   func()  // what Release ends with
 }
 
 // Call is the number of its spawn, by which it is found again in a State.
 func (p *Process) Call() uint64 { return p.call }
-
-// Release lets a parked command execute, or says why it cannot: its process has ended then.
-func (p *Process) Release(ctx context.Context) error { return errors.ErrUnsupported }
 
 // Streams are the descriptors of a command. They stay the caller's. Stdin, Stdout and
 // Stderr are required; Cgroup is the leaf that the command is born in, nil for init's own.
@@ -135,27 +155,61 @@ type Streams struct {
 }
 
 // Spawn starts a command. If ctx ends first the command may start all the same: the
-// caller then kills its cgroup. Errors of the inside are *Error.
+// caller then kills its cgroup. Errors of the inside are *Error. A parked command has to be
+// released or killed: Suspend waits for that.
 func (c *Conn) Spawn(ctx context.Context, cmd Command, s Streams) (*Process, error) {
-	if cmd.Parked || len(cmd.Rlimits) > 0 || len(cmd.Canary) > 0 {
-		return nil, errors.ErrUnsupported
-	}
+	w := newCall()
+	f := &spawnFrame{Command: cmd, cgroup: s.Cgroup != nil}
 	files := []*os.File{s.Stdin, s.Stdout, s.Stderr}
 	if s.Cgroup != nil {
 		files = append(files, s.Cgroup)
 	}
-	w := newCall()
+	w.done = sync.OnceFunc(c.answered)
+	if cmd.Parked || len(cmd.Rlimits) > 0 || len(cmd.Canary) > 0 {
+		parked, theirs, err := newParked(cmd)
+		if err != nil {
+			return nil, err
+		}
+		defer theirs.Close()
+		f.Command, f.executor = Command{}, true
+		files = append(files, theirs)
+		w.parked = parked
+		w.done = sync.OnceFunc(func() { parked.socket.Close(); c.answered() })
+	}
 	id, err := c.register(w)
 	if err != nil {
+		if w.parked != nil {
+			w.parked.socket.Close()
+		}
 		return nil, err
 	}
-	defer c.answered()
-	pid, err := c.exchange(ctx, w, encode(kindSpawn, id, &spawnFrame{cmd, s.Cgroup != nil}), files...)
+	a, err := c.exchange(ctx, w, encode(kindSpawn, id, f), files...)
+	p := &Process{PID: a.pid, Exited: w.exit, conn: c, call: id, parked: w.parked, done: w.done}
+	if err == nil && p.parked != nil {
+		err = p.parked.wait(ctx)
+		if err == nil && cmd.Parked {
+			return p, nil
+		}
+		if err == nil {
+			err = p.Release(ctx)
+		}
+	}
+	w.done()
 	if err != nil {
 		c.forget(id)
 		return nil, err
 	}
-	return &Process{PID: pid, Exited: w.exit, conn: c, call: id}, nil
+	return p, nil
+}
+
+// Release lets a parked command execute. After an error it has ended, or may not have, if the error
+// is that of ctx. It is called once.
+func (p *Process) Release(ctx context.Context) error {
+	if p.parked == nil {
+		return errors.New("release: the command is not parked")
+	}
+	defer p.done()
+	return p.parked.release(ctx)
 }
 
 // Signal signals the command's process group. It returns an *Error with ESRCH once the command has been reaped.
@@ -177,17 +231,22 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// do makes a call that starts nothing.
+// do makes a call whose answer is done.
 func (c *Conn) do(ctx context.Context, kind byte, m member) error {
+	_, err := c.ask(ctx, kind, m)
+	return err
+}
+
+// ask makes a call that starts nothing.
+func (c *Conn) ask(ctx context.Context, kind byte, m member, files ...*os.File) (answer, error) {
 	w := newCall()
 	id, err := c.register(w)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	defer c.answered()
 	defer c.forget(id)
-	_, err = c.exchange(ctx, w, encode(kind, id, m))
-	return err
+	return c.exchange(ctx, w, encode(kind, id, m), files...)
 }
 
 func (c *Conn) register(w *call) (id uint64, err error) {
@@ -221,8 +280,8 @@ func (c *Conn) answered() {
 	}
 }
 
-// exchange sends a message and waits for its answer, which is the pid where there is one.
-func (c *Conn) exchange(ctx context.Context, w *call, msg []byte, files ...*os.File) (int, error) {
+// exchange sends a message and waits for its answer.
+func (c *Conn) exchange(ctx context.Context, w *call, msg []byte, files ...*os.File) (answer, error) {
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fds[i] = int(f.Fd()) // Fd also makes it blocking, as a command expects its streams
@@ -230,16 +289,16 @@ func (c *Conn) exchange(ctx context.Context, w *call, msg []byte, files ...*os.F
 	err := c.socket.Send(msg, fds...)
 	runtime.KeepAlive(files)
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, os.ErrClosed) {
-		return 0, ErrGone
+		return answer{}, ErrGone
 	}
 	if err != nil {
-		return 0, err
+		return answer{}, err
 	}
 	select {
 	case a := <-w.answer:
-		return a.pid, a.err
+		return a, a.err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return answer{}, ctx.Err()
 	}
 }
 
@@ -248,11 +307,14 @@ func (c *Conn) receive() {
 	defer close(c.stopped)
 	for {
 		msg, fds, err := c.socket.Receive()
-		packet.CloseAll(fds) // init has none to give
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
-		if err != nil || c.dispatch(msg) != nil {
+		if err == nil {
+			err = c.dispatch(msg, &fds)
+		}
+		packet.CloseAll(fds) // what nobody took
+		if err != nil {
 			break
 		}
 	}
@@ -268,14 +330,15 @@ func (c *Conn) end() {
 	c.mu.Unlock()
 	for _, w := range calls {
 		w.settle(answer{err: ErrGone})
-		close(w.exit)
+		w.ended()
 	}
 	close(c.gone)
 }
 
 // dispatch delivers one message. A message for a call that nobody waits for any
-// more is dropped; a message that cannot be understood ends the conversation.
-func (c *Conn) dispatch(msg []byte) error {
+// more is dropped; a message that cannot be understood ends the conversation. It takes the
+// descriptors that somebody wants.
+func (c *Conn) dispatch(msg []byte, fds *[]int) error {
 	kind, id, rest := head(msg)
 	c.mu.Lock()
 	w := c.calls[id]
@@ -283,6 +346,15 @@ func (c *Conn) dispatch(msg []byte) error {
 	switch kind {
 	case kindDone:
 		return w.settleAs(answer{}, decode(rest, nil))
+	case kindReady:
+		var f readyFrame
+		err := decode(rest, &f)
+		a := answer{ready: Ready{Landlock: int(f.landlock)}}
+		if w != nil && err == nil && len(*fds) > 0 {
+			a.ready.Listener = os.NewFile(uintptr((*fds)[0]), "seccomp notify")
+			*fds = (*fds)[1:]
+		}
+		return w.settleAs(a, err)
 	case kindStarted:
 		var f startedFrame
 		err := decode(rest, &f)
@@ -303,8 +375,7 @@ func (c *Conn) dispatch(msg []byte) error {
 		}
 		if w != nil {
 			c.forget(id)
-			w.exit <- e
-			close(w.exit)
+			w.ended(e)
 		}
 		return nil
 	}

@@ -28,7 +28,7 @@ const initCaps = 1<<unix.CAP_KILL | // signal executions, which have other uids
 
 // guestInit is PID 1 of a session.
 //
-// Two threads share it. The main thread serves requests, and is the only one that makes
+// Two threads share it. One, the main thread at first, serves requests, and is the only one that makes
 // processes; the reaper waits for them. The mutex makes one step of clone, entry in the
 // table, and the answer "started"; and one step of reaping and removal from the table.
 // So an exit is never reported before its start, and as long as a pid is in the table
@@ -36,10 +36,12 @@ const initCaps = 1<<unix.CAP_KILL | // signal executions, which have other uids
 type guestInit struct {
 	buf     *packet.Buffer
 	setup   Setup
-	oomFD   int // /proc/self/oom_score_adj
+	domain  *domain // Landlock's; nil without
+	oomFD   int     // /proc/self/oom_score_adj
 	ownOOM  []byte
 	execOOM []byte
 	spawned chan struct{} // wakes the reaper, which has nothing to wait for without children
+	status  chan int      // the exit status, once no thread serves any more
 
 	mu    sync.Mutex
 	calls map[int]uint64 // pid to the call of its spawn
@@ -55,6 +57,7 @@ func Run() int {
 	g := &guestInit{
 		buf:     new(packet.Buffer),
 		spawned: make(chan struct{}, 1),
+		status:  make(chan int, 1),
 		calls:   map[int]uint64{},
 		pids:    map[uint64]int{},
 	}
@@ -100,13 +103,15 @@ func Run() int {
 	if err != nil {
 		return 1
 	}
-	if refused := g.become(); refused != nil {
+	listener, refused := g.become()
+	if refused != nil {
 		g.send(kindFailed, call, refused)
 		return 1
 	}
 	go g.reap()
-	g.send(kindDone, call, nil)
-	return g.serve()
+	g.ready(call, listener)
+	g.serve()
+	return <-g.status
 }
 
 // defaultAction takes the runtime's handler from a signal; os/signal cannot.
@@ -137,18 +142,34 @@ func (g *guestInit) receiveSetup() (call uint64, err error) {
 	return call, err
 }
 
+// step is one of those by which init, or a thread of it, becomes something else.
+type step struct {
+	op string
+	do func() error
+}
+
+// take takes steps up to the first that fails.
+func take(steps []step) *Error {
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			if refused, ok := err.(*Error); ok {
+				return refused
+			}
+			return &Error{StageSetup, s.op, errno(err)}
+		}
+	}
+	return nil
+}
+
 // become turns init, and its main thread in particular, into what executions inherit.
-// Nothing has been cloned yet, and nothing is after a failure.
-func (g *guestInit) become() *Error {
+// Nothing has been cloned yet, and nothing is after a failure. It returns the listener of the
+// filter's notifications, or -1.
+func (g *guestInit) become() (listener int, refused *Error) {
 	s := &g.setup
-	for _, step := range []struct {
-		op string
-		do func() error
-	}{
+	listener = -1
+	return listener, take(slices.Concat([]step{
 		// A process-wide attribute that needs nothing.
 		{"umask", func() error { unix.Umask(int(s.Umask)); return nil }},
-		// The kernel's default: that of the runner may be looser, and children have the main thread's.
-		{"timer slack", func() error { return unix.Prctl(unix.PR_SET_TIMERSLACK, defaultSlack, 0, 0, 0) }},
 		// It has to be readable and writable by now, because the files have changed hands.
 		{"oom_score_adj", g.readOOM},
 		// Already set by whoever built the session; set again so that a mistake there cannot
@@ -156,8 +177,37 @@ func (g *guestInit) become() *Error {
 		{"no_new_privs", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
 		// Every thread loses what init was started with beyond this, ambient and inheritable sets included.
 		{"capset", func() error { return capset(allThreads, initCaps|s.Capabilities, 0) }},
-		// Supplementary groups and fsgid of the main thread alone: it makes the children, and
-		// looks paths up. Its fsuid stays init's except while it looks, because
+	}, g.spawner(), []step{
+		// The limit on processes counts threads: they come first.
+		{"threads", warm},
+		{"rlimits", func() error { return limit(s.Rlimits, minProcesses) }},
+		// Changed credentials made init as dumpable as fs.suid_dumpable says.
+		{"dumpable", func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }},
+		// Trust nothing of the above: read it back, and try to take it back, while it is the
+		// kernel that refuses and not the filter.
+		{"verify", func() error { return verify(s) }},
+		// Nothing above needs what it takes, and openat2 is still there.
+		{"landlock", g.restrict},
+		{"workdir", func() error {
+			if refused := g.enter(s.Workdir); refused != nil {
+				return refused
+			}
+			return nil
+		}},
+		// Last, because the filter may refuse what came before, or tell of it, which nobody
+		// answers yet. On every thread at once.
+		{"seccomp", func() (err error) { listener, err = filter(s.Filter, s.Report); return err }},
+		{"verify seccomp", func() error { return filtered(s.Filter) }},
+	}))
+}
+
+// spawner are the steps by which a thread becomes the one that executions are cloned from.
+func (g *guestInit) spawner() []step {
+	s := &g.setup
+	return []step{
+		// The kernel's default: that of the runner may be looser.
+		{"timer slack", func() error { return unix.Prctl(unix.PR_SET_TIMERSLACK, defaultSlack, 0, 0, 0) }},
+		// The fsuid stays init's except while the thread looks paths up, because
 		// CLONE_INTO_CGROUP is judged by it.
 		{"setgroups", func() error { return setgroups(s.Groups) }},
 		{"setfsgid", func() error { return setfsgid(s.GID) }},
@@ -165,43 +215,47 @@ func (g *guestInit) become() *Error {
 		// gives it back what it lacks.
 		{"bounding set", func() error { return bound(s.Capabilities) }},
 		// Inheritable first: ambient may not exceed it.
-		{"capset", func() error { return capset(mainThread, initCaps|s.Capabilities, s.Capabilities) }},
+		{"capset", func() error { return capset(thisThread, initCaps|s.Capabilities, s.Capabilities) }},
 		{"ambient set", func() error { return raiseAmbient(s.Capabilities) }},
 		// Uid 0 of the session is no root: execve gives it nothing. All bits are locked.
 		{"securebits", func() error { return unix.Prctl(unix.PR_SET_SECUREBITS, securebits, 0, 0, 0) }},
 		// CAP_SETPCAP has done its work.
 		{"capset", func() error {
-			return capset(mainThread, initCaps&^(1<<unix.CAP_SETPCAP)|s.Capabilities, s.Capabilities)
+			return capset(thisThread, initCaps&^(1<<unix.CAP_SETPCAP)|s.Capabilities, s.Capabilities)
 		}},
-		// Threads before the limit on processes, which counts them.
-		{"threads", warm},
-		{"rlimits", func() error { return limit(s.Rlimits) }},
-		// Last, because the filter may refuse what came before. On every thread at once.
-		{"seccomp", func() error { return filter(s.Filter) }},
-		// Changed credentials made init as dumpable as fs.suid_dumpable says.
-		{"dumpable", func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }},
-		// Trust nothing of the above: read it back, and try to take it back.
-		{"verify", func() error { return verify(s) }},
-	} {
-		if err := step.do(); err != nil {
-			return &Error{StageSetup, step.op, errno(err)}
-		}
 	}
-	return g.enter(s.Workdir)
 }
 
-// serve answers requests until the runner closes the socket. The end of init is the
-// end of everything in the pid namespace.
-func (g *guestInit) serve() int {
+// ready answers setup. The listener is the runner's from now on: nobody inside must
+// ever hold it.
+func (g *guestInit) ready(call uint64, listener int) {
+	f := &readyFrame{}
+	if g.domain != nil {
+		f.landlock = uint32(g.domain.abi)
+	}
+	if listener < 0 {
+		g.send(kindReady, call, f)
+		return
+	}
+	g.send(kindReady, call, f, listener)
+	unix.Close(listener)
+}
+
+// serve answers requests until the runner closes the socket, or another thread does. The end
+// of init is the end of everything in the pid namespace.
+func (g *guestInit) serve() {
 	for {
 		msg, fds, err := g.buf.Receive(socketFD)
 		if err == io.EOF {
-			return 0
+			g.status <- 0
+			return
 		}
 		if err != nil {
-			return 1
+			g.status <- 1
+			return
 		}
 		kind, call, rest := head(msg)
+		moved := false
 		switch kind {
 		case kindSpawn:
 			var f spawnFrame
@@ -213,6 +267,10 @@ func (g *guestInit) serve() int {
 			if err = decode(rest, &f); err == nil {
 				g.answer(call, g.signal(&f))
 			}
+		case kindAllow:
+			if err = decode(rest, nil); err == nil {
+				moved, err = g.extend(call, fds)
+			}
 		default:
 			err = errMalformed
 		}
@@ -221,14 +279,57 @@ func (g *guestInit) serve() int {
 			// Runner and init are built together: this is a bug, and the answer tells its caller.
 			g.send(kindFailed, call, &Error{StageRequest, "decode", syscall.EPROTO})
 		}
+		if moved {
+			return
+		}
 	}
 }
 
-// spawn starts one command. Its errors are malformed requests; refusals are answers.
+// extend adds a place to what may be written. Nobody can be given a right: the thread
+// that makes executions is replaced by one that has entered the domain with its new rule.
+func (g *guestInit) extend(call uint64, fds []int) (moved bool, err error) {
+	if len(fds) != 1 {
+		return false, errMalformed
+	}
+	if g.domain == nil {
+		g.answer(call, nil)
+		return false, nil
+	}
+	if err := g.domain.allow(fds[0], Access{Write: true}.rights()); err != nil {
+		g.answer(call, &Error{StageSetup, "landlock", errno(err)})
+		return false, nil
+	}
+	became := make(chan *Error)
+	go func() {
+		runtime.LockOSThread() // until the goroutine ends, and the thread with it
+		refused := take(append(g.spawner(), step{"threads", warm}, step{"landlock", g.domain.enter}))
+		became <- refused
+		if refused == nil {
+			g.answer(call, nil)
+			g.serve()
+		}
+	}()
+	if refused := <-became; refused != nil {
+		g.answer(call, refused)
+		return false, nil
+	}
+	return true, nil
+}
+
+// executorPath is init's own program, of which an execution has no copy to look up.
+const executorPath = "/proc/self/exe"
+
+// spawn starts one command, or the executor that will become it. Its errors are malformed
+// requests; refusals are answers.
 func (g *guestInit) spawn(call uint64, f *spawnFrame, fds []int) error {
 	want := 3
-	if f.cgroup {
-		want = 4
+	for _, more := range []bool{f.cgroup, f.executor} {
+		if more {
+			want++
+		}
+	}
+	if f.executor {
+		f.Command = Command{Argv: []string{"stockade-init", "execute"}, Cwd: "/"}
 	}
 	if len(fds) != want || len(f.Argv) == 0 || !strings.HasPrefix(f.Cwd, "/") {
 		return errMalformed
@@ -247,10 +348,18 @@ func (g *guestInit) spawn(call uint64, f *spawnFrame, fds []int) error {
 	if f.cgroup {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fds[3]
 	}
-	program, refused := g.lookup(f)
-	if refused != nil {
-		g.send(kindFailed, call, refused)
-		return nil
+	program := executorPath
+	if f.executor {
+		attr.Files = append(attr.Files, uintptr(fds[want-1]))
+	} else {
+		var refused *Error
+		if e := g.asIdentity(func() syscall.Errno { program, refused = lookup(&f.Command); return 0 }); e != 0 {
+			refused = &Error{StageProgram, "look up " + f.Argv[0], e}
+		}
+		if refused != nil {
+			g.send(kindFailed, call, refused)
+			return nil
+		}
 	}
 
 	// Another execution can stop this child between its setuid and its execve, and so init,
@@ -304,7 +413,11 @@ func (g *guestInit) signal(f *signalFrame) *Error {
 		}
 		group = -pid
 	}
-	if err := unix.Kill(group, syscall.Signal(f.signal)); err != nil {
+	// From a thread that Landlock has no say in: executions of before an Allow are in another
+	// domain than this one.
+	killed := make(chan error)
+	go func() { killed <- unix.Kill(group, syscall.Signal(f.signal)) }()
+	if err := <-killed; err != nil {
 		return &Error{StageSignal, "kill", errno(err)}
 	}
 	return nil
@@ -364,6 +477,6 @@ func (g *guestInit) answer(call uint64, refused *Error) {
 
 // send sends one message. A failure means that the runner is gone, which serve will
 // learn by itself.
-func (g *guestInit) send(kind byte, call uint64, m member) {
-	_ = packet.Send(socketFD, encode(kind, call, m))
+func (g *guestInit) send(kind byte, call uint64, m member, fds ...int) {
+	_ = packet.Send(socketFD, encode(kind, call, m), fds...)
 }

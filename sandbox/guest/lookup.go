@@ -39,18 +39,16 @@ func (g *guestInit) enter(path string) *Error {
 }
 
 // lookup returns what argv[0] names, as execvp would, without executing to find out: in
-// the PATH of the command's own environment, relative to its own directory.
-func (g *guestInit) lookup(f *spawnFrame) (string, *Error) {
-	name := f.Argv[0]
+// the PATH of the command's own environment, relative to its own directory. The calling thread
+// has the identity that the command will have.
+func lookup(c *Command) (string, *Error) {
+	name := c.Argv[0]
 	if strings.Contains(name, "/") {
 		return name, nil
 	}
 	found, e := "", syscall.ENOENT
 	if name != "" {
-		g.asIdentity(func() syscall.Errno {
-			found, e = search(name, pathOf(f.Env), f.Cwd)
-			return 0
-		})
+		found, e = search(name, pathOf(c.Env), c.Cwd)
 	}
 	if e != 0 {
 		return "", &Error{StageProgram, "look up " + name + " in PATH", e}

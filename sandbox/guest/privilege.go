@@ -15,7 +15,7 @@ import (
 type scope func(trap, a1, a2, a3 uintptr) (r1, r2 uintptr, err syscall.Errno)
 
 var (
-	mainThread scope = syscall.RawSyscall
+	thisThread scope = syscall.RawSyscall
 	allThreads scope = syscall.AllThreadsSyscall // without cgo only
 )
 
@@ -131,12 +131,12 @@ func warm() error {
 // uid as an execution's processes are under theirs.
 const minProcesses = 16
 
-// limit lowers resource limits of the process. A limit is never raised: the runner may
-// lack CAP_SYS_RESOURCE, and init does.
-func limit(limits []Rlimit) error {
+// limit lowers resource limits of the process, that on processes no further than given. A limit
+// is never raised: the runner may lack CAP_SYS_RESOURCE, and init does.
+func limit(limits []Rlimit, processes uint64) error {
 	for _, l := range limits {
 		if l.Resource == unix.RLIMIT_NPROC {
-			l.Cur, l.Max = max(l.Cur, minProcesses), max(l.Max, minProcesses)
+			l.Cur, l.Max = max(l.Cur, processes), max(l.Max, processes)
 		}
 		var now syscall.Rlimit
 		if err := syscall.Getrlimit(int(l.Resource), &now); err != nil {
@@ -152,26 +152,44 @@ func limit(limits []Rlimit) error {
 	return nil
 }
 
-// filter installs a seccomp program on every thread.
-func filter(program []byte) error {
+// filter installs a seccomp program on every thread. With report it returns the listener of
+// its notifications, which is the caller's to close; otherwise -1.
+func filter(program []byte, report bool) (listener int, err error) {
 	const size = unix.SizeofSockFilter
 	if len(program) == 0 {
-		return nil
+		return -1, nil
 	}
 	if len(program)%size != 0 || len(program)/size > 4096 { // BPF_MAXINSNS
-		return syscall.EINVAL
+		return -1, syscall.EINVAL
 	}
 	prog := unix.SockFprog{
 		Len:    uint16(len(program) / size),
 		Filter: (*unix.SockFilter)(unsafe.Pointer(&program[0])),
 	}
-	tid, _, err := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
-	runtime.KeepAlive(&prog)
-	if err == 0 && tid != 0 { // a thread could not be synchronised
-		return syscall.ESRCH
+	install := func(flags uintptr) (uintptr, syscall.Errno) {
+		r, _, e := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
+		return r, e
 	}
-	return asError(err)
+	defer runtime.KeepAlive(&prog)
+	if !report {
+		tid, e := install(unix.SECCOMP_FILTER_FLAG_TSYNC)
+		if e == 0 && tid != 0 { // a thread could not be synchronised
+			e = syscall.ESRCH
+		}
+		return -1, asError(e)
+	}
+	// TSYNC_ESRCH: the descriptor takes the place of the thread in the result (5.7).
+	const listening = unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH | unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
+	// A call that has been taken notice of ends for a fatal signal only, not for any, which
+	// would have it notified once more when it is made again (5.19).
+	fd, e := install(listening | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+	if e == syscall.EINVAL {
+		fd, e = install(listening)
+	}
+	if e != 0 {
+		return -1, e
+	}
+	return int(fd), nil
 }
 
 // verify reads back what executions will inherit from the calling thread, and tries to
@@ -198,13 +216,22 @@ func verify(s *Setup) error {
 			return syscall.EPERM
 		}
 	}
-	if mode, _, _ := syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_GET_SECCOMP, 0, 0); len(s.Filter) > 0 && mode != unix.SECCOMP_MODE_FILTER {
-		return syscall.EPERM
-	}
-	if capset(mainThread, initCaps|s.Capabilities, s.Capabilities) == nil {
+	if capset(thisThread, initCaps|s.Capabilities, s.Capabilities) == nil {
 		return syscall.EPERM
 	}
 	if unix.Prctl(unix.PR_SET_SECUREBITS, 0, 0, 0, 0) == nil {
+		return syscall.EPERM
+	}
+	return nil
+}
+
+// filtered says whether the calling thread has the filter. It asks by a call that every profile
+// allows: nobody answers notifications yet.
+func filtered(program []byte) error {
+	if len(program) == 0 {
+		return nil
+	}
+	if mode, _, _ := syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_GET_SECCOMP, 0, 0); mode != unix.SECCOMP_MODE_FILTER {
 		return syscall.EPERM
 	}
 	return nil

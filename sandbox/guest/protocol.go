@@ -14,10 +14,11 @@ import (
 //	runner                                         init
 //	  │  setup {identity, filter, …}                │  once, first
 //	  ├────────────────────────────────────────────▶│
-//	  │◀──────────────────────────── done │ failed ─┤
+//	  │◀───────────────────────── ready │ failed ─┤
+//	  │    + [listener of the filter's notifications]
 //	  │                                             │
 //	  │  spawn n {argv, env, cwd}                   │  any number at a time
-//	  │    + stdin, stdout, stderr, [cgroup leaf]   │
+//	  │    + stdin, stdout, stderr, [cgroup leaf], [socket of an executor]
 //	  ├────────────────────────────────────────────▶│  clone, execve
 //	  │◀──────────────────── started n {pid} │ failed n
 //	  │  signal m {n, signo}                        │
@@ -34,7 +35,9 @@ const (
 	kindSetup   = 1 + iota // runner to init
 	kindSpawn              //
 	kindSignal             //
+	kindAllow              //
 	kindDone               // init to runner
+	kindReady              //
 	kindFailed             //
 	kindStarted            //
 	kindExited             //
@@ -47,9 +50,10 @@ const Version = 3
 
 // What bounds a decoded list: execve's own limits are lower.
 const (
-	maxStrings = 1 << 18
-	maxGroups  = 1 << 16 // NGROUPS_MAX
-	maxRlimits = 16      // RLIM_NLIMITS
+	maxStrings  = 1 << 18
+	maxGroups   = 1 << 16 // NGROUPS_MAX
+	maxRlimits  = 16      // RLIM_NLIMITS
+	maxAccesses = 1 << 12
 )
 
 // Setup is what init becomes, once, before anything runs. All of it is inherited by executions.
@@ -66,14 +70,6 @@ type Setup struct {
 	LandlockABI  uint32   // no newer one is used; 0 is what the kernel has
 	Proof        string   // with Landlock: a directory in which the mounts let init make a file, and Landlock must not
 	Workdir      string   // must be a directory that the identity can enter
-}
-
-// Access is what executions may do beneath a path, or with the file that it names. Everything
-// may be read and executed.
-type Access struct {
-	Path   string
-	Write  bool // files are written, made, moved and removed; not device nodes
-	Device bool // files are written, and devices controlled; nothing is made or removed
 }
 
 // Ready is what has become of a Setup.
@@ -151,13 +147,16 @@ func (e *Error) Unwrap() error { return e.Errno }
 type (
 	spawnFrame struct {
 		Command
-		cgroup bool // a fourth descriptor, the leaf, follows the three streams
+		cgroup   bool // a descriptor more, the leaf, follows the three streams
+		executor bool // and another, its socket; it will be told the command by that
 	}
-	signalFrame struct {
+	commandFrame struct{ Command } // with everything
+	signalFrame  struct {
 		target uint64 // call of the spawn; 0 is every process of the session
 		signal int32
 	}
 	startedFrame struct{ pid int32 }
+	readyFrame   struct{ landlock uint32 }
 )
 
 func (s *Setup) encode(b []byte) []byte {
@@ -171,13 +170,17 @@ func (s *Setup) encode(b []byte) []byte {
 	b = putU64(b, s.Capabilities)
 	b = putU32(b, s.Umask)
 	b = putU32(b, uint32(s.OOMScoreAdj))
-	b = putU32(b, uint32(len(s.Rlimits)))
-	for _, r := range s.Rlimits {
-		b = putU32(b, uint32(r.Resource))
-		b = putU64(b, r.Cur)
-		b = putU64(b, r.Max)
-	}
+	b = putRlimits(b, s.Rlimits)
 	b = putString(b, string(s.Filter))
+	b = putBool(b, s.Report)
+	b = putU32(b, uint32(len(s.Landlock)))
+	for _, a := range s.Landlock {
+		b = putString(b, a.Path)
+		b = putBool(b, a.Write)
+		b = putBool(b, a.Device)
+	}
+	b = putU32(b, s.LandlockABI)
+	b = putString(b, s.Proof)
 	return putString(b, s.Workdir)
 }
 
@@ -193,10 +196,14 @@ func (s *Setup) decode(d *decoder) {
 	s.Capabilities = d.u64()
 	s.Umask = d.u32()
 	s.OOMScoreAdj = int32(d.u32())
-	for range d.count(maxRlimits, 20) {
-		s.Rlimits = append(s.Rlimits, Rlimit{int32(d.u32()), d.u64(), d.u64()})
-	}
+	s.Rlimits = d.rlimits()
 	s.Filter = []byte(d.string())
+	s.Report = d.bool()
+	for range d.count(maxAccesses, 6) {
+		s.Landlock = append(s.Landlock, Access{d.string(), d.bool(), d.bool()})
+	}
+	s.LandlockABI = d.u32()
+	s.Proof = d.string()
 	s.Workdir = d.string()
 }
 
@@ -204,7 +211,8 @@ func (f *spawnFrame) encode(b []byte) []byte {
 	b = putStrings(b, f.Argv)
 	b = putStrings(b, f.Env)
 	b = putString(b, f.Cwd)
-	return putBool(b, f.cgroup)
+	b = putBool(b, f.cgroup)
+	return putBool(b, f.executor)
 }
 
 func (f *spawnFrame) decode(d *decoder) {
@@ -212,6 +220,23 @@ func (f *spawnFrame) decode(d *decoder) {
 	f.Env = d.strings()
 	f.Cwd = d.string()
 	f.cgroup = d.bool()
+	f.executor = d.bool()
+}
+
+func (f *commandFrame) encode(b []byte) []byte {
+	b = putStrings(b, f.Argv)
+	b = putStrings(b, f.Env)
+	b = putString(b, f.Cwd)
+	b = putRlimits(b, f.Rlimits)
+	return putStrings(b, f.Canary)
+}
+
+func (f *commandFrame) decode(d *decoder) {
+	f.Argv = d.strings()
+	f.Env = d.strings()
+	f.Cwd = d.string()
+	f.Rlimits = d.rlimits()
+	f.Canary = d.strings()
 }
 
 func (f *signalFrame) encode(b []byte) []byte {
@@ -225,6 +250,9 @@ func (f *signalFrame) decode(d *decoder) {
 
 func (f *startedFrame) encode(b []byte) []byte { return putU32(b, uint32(f.pid)) }
 func (f *startedFrame) decode(d *decoder)      { f.pid = int32(d.u32()) }
+
+func (f *readyFrame) encode(b []byte) []byte { return putU32(b, f.landlock) }
+func (f *readyFrame) decode(d *decoder)      { f.landlock = d.u32() }
 
 func (e *Exit) encode(b []byte) []byte {
 	b = putU32(b, uint32(e.Status))
@@ -302,6 +330,16 @@ func putStrings(b []byte, ss []string) []byte {
 	b = putU32(b, uint32(len(ss)))
 	for _, s := range ss {
 		b = putString(b, s)
+	}
+	return b
+}
+
+func putRlimits(b []byte, limits []Rlimit) []byte {
+	b = putU32(b, uint32(len(limits)))
+	for _, l := range limits {
+		b = putU32(b, uint32(l.Resource))
+		b = putU64(b, l.Cur)
+		b = putU64(b, l.Max)
 	}
 	return b
 }
@@ -384,4 +422,11 @@ func (d *decoder) strings() []string {
 		ss = append(ss, d.string())
 	}
 	return ss
+}
+
+func (d *decoder) rlimits() (limits []Rlimit) {
+	for range d.count(maxRlimits, 20) {
+		limits = append(limits, Rlimit{int32(d.u32()), d.u64(), d.u64()})
+	}
+	return limits
 }

@@ -11,11 +11,16 @@ import (
 var members = map[byte]func() member{
 	kindSetup: func() member {
 		return &Setup{UID: 1, GID: 2, Groups: []uint32{3, 4}, Capabilities: 1 << 40, Umask: 0o22, OOMScoreAdj: -5,
-			Rlimits: []Rlimit{{7, 8, 9}}, Filter: []byte("12345678"), Workdir: "/w"}
+			Rlimits: []Rlimit{{7, 8, 9}}, Filter: []byte("12345678"), Report: true,
+			Landlock: []Access{{"/", false, false}, {"/w", true, false}, {"/dev", false, true}}, LandlockABI: 6, Proof: "/p", Workdir: "/w"}
 	},
 	kindSpawn: func() member {
-		return &spawnFrame{Command{Argv: []string{"a", ""}, Env: []string{"B=c"}, Cwd: "/d"}, true}
+		return &spawnFrame{Command{Argv: []string{"a", ""}, Env: []string{"B=c"}, Cwd: "/d"}, true, true}
 	},
+	kindCommand: func() member {
+		return &commandFrame{Command{Argv: []string{"a", ""}, Env: []string{"B=c"}, Cwd: "/d", Rlimits: []Rlimit{{7, 8, 9}}, Canary: []string{"mount"}}}
+	},
+	kindReady:   func() member { return &readyFrame{7} },
 	kindSignal:  func() member { return &signalFrame{1 << 50, 15} },
 	kindFailed:  func() member { return &Error{StageClone, "clone", syscall.EAGAIN} },
 	kindStarted: func() member { return &startedFrame{42} },

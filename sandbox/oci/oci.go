@@ -27,17 +27,36 @@ type Place struct {
 	CgroupNS string   // path of the session's cgroup namespace
 	IDBase   uint32   // host id of inside id 0
 	Args     []string // of init
+	Clocks   *Clocks  // of the host; nil leaves the session without a time namespace
 }
+
+// Clocks are what the host's clocks show, in whole seconds. Those of the session start from zero:
+// how long the host has been up is none of its business, and fine to tell hosts apart by.
+type Clocks struct{ Monotonic, Boottime int64 }
 
 // Compile returns the configuration of init for spec at place.
 func Compile(spec sandbox.Spec, place Place) *specs.Spec {
+	config := compile(spec, place)
+	if c := place.Clocks; c != nil {
+		config.Linux.Namespaces = append(config.Linux.Namespaces, specs.LinuxNamespace{Type: specs.TimeNamespace})
+		config.Linux.TimeOffsets = map[string]specs.LinuxTimeOffset{
+			"monotonic": {Secs: -c.Monotonic},
+			"boottime":  {Secs: -c.Boottime},
+		}
+	}
+	return config
+}
+
+func compile(spec sandbox.Spec, place Place) *specs.Spec {
 	return &specs.Spec{
 		Version:  specs.Version,
 		Hostname: spec.Hostname,
 		Root:     &specs.Root{Path: place.Rootfs}, // the staged mount is read-only already, and locked
 		Mounts:   mounts,
 		Process: &specs.Process{
-			Args:            place.Args,
+			Args: place.Args,
+			// Libcontainer would look it up otherwise, in a file of the root that may be the caller's (CVE-2019-14271).
+			Env:             []string{"HOME=/"},
 			Cwd:             "/",
 			User:            specs.User{UID: sandbox.InitUID, GID: sandbox.InitUID},
 			Capabilities:    capabilities(spec.Identity.Capabilities),
@@ -80,12 +99,13 @@ func idMap(base uint32) []specs.LinuxIDMapping {
 }
 
 // mounts are the kernel's file systems. Each is a new instance that belongs to the
-// session's namespaces; none is the host's.
+// session's namespaces; none is the host's. What bounds them is written as the kernel writes it, so that
+// it can be compared.
 var mounts = []specs.Mount{
 	{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}},
 	{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "ro", "mode=755", "size=64k", "nr_inodes=64"}},
-	{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=64"}},
-	{Destination: "/dev/shm", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", "size=64m", "nr_inodes=4096"}},
+	{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=666", "mode=0620", "gid=5", "max=64"}},
+	{Destination: "/dev/shm", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", "size=65536k", "nr_inodes=4096"}},
 	{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "nodev", "noexec"}},
 	{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "nodev", "noexec", "ro"}},
 }

@@ -38,13 +38,18 @@ func TestCompile(t *testing.T) {
 	}
 	granted := plain
 	granted.Identity.Capabilities = []string{"CAP_NET_BIND_SERVICE", "CAP_KILL"}
-	for name, spec := range map[string]sandbox.Spec{"plain": plain, "granted": granted} {
+	clocked := place
+	clocked.Clocks = &Clocks{Monotonic: 86400, Boottime: 90000}
+	for name, c := range map[string]struct {
+		spec  sandbox.Spec
+		place Place
+	}{"plain": {plain, clocked}, "granted": {granted, clocked}, "without a time namespace": {plain, place}} {
 		t.Run(name, func(t *testing.T) {
-			got, err := json.MarshalIndent(Compile(spec, place), "", "  ")
+			got, err := json.MarshalIndent(Compile(c.spec, c.place), "", "  ")
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name+".json")
+			golden := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".json")
 			if *update {
 				if err := os.WriteFile(golden, append(got, '\n'), 0o644); err != nil {
 					t.Fatal(err)

@@ -1,195 +1,133 @@
 package runc
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/guest"
 )
 
-// evidence reads back from the kernel what is in force and compares it with the
-// Spec. A difference is a refusal, whatever its cause.
-func (s *session) evidence(attached []attachment) (sandbox.Enforced, error) {
-	var e sandbox.Enforced
-	dir := "/proc/" + strconv.Itoa(s.box.pid)
-	for _, check := range []func(string, *sandbox.Enforced) error{
-		s.namespaces,
-		s.privileges,
-		func(dir string, e *sandbox.Enforced) error { return s.mounts(dir, e, attached) },
-		s.ceilings,
-	} {
-		if err := check(dir, &e); err != nil {
-			return e, sandbox.Errorf(sandbox.CodeNotEnforced, "%v", err)
+// proof compares what the kernel says is in force with what was asked for, layer by layer. A
+// difference is a refusal, whatever its cause.
+type proof struct {
+	session  *session
+	config   *specs.Spec // that libcontainer was given
+	attached []attachment
+	setup    guest.Setup
+	degraded []string // layers that need not be there
+	dir      string   // of init, in /proc
+	forge    func(file, content string) string
+	e        sandbox.Enforced
+}
+
+// proofs are the layers, in the order of the evidence. Each is read again here, however it was
+// set: what set it is not asked.
+var proofs = []struct {
+	layer string
+	read  func(*proof) error
+}{
+	{"namespaces", (*proof).namespaces},
+	{"clocks", (*proof).clocks},
+	{"ids", (*proof).ids},
+	{"threads", (*proof).threads},
+	{"rlimits", (*proof).rlimits},
+	{"mounts", (*proof).mounts},
+	{"groups", (*proof).groups},
+}
+
+func (p *proof) run() (sandbox.Enforced, error) {
+	p.dir = "/proc/" + strconv.Itoa(p.session.box.pid)
+	p.e.Degraded = p.degraded
+	for _, layer := range proofs {
+		if err := layer.read(p); err != nil {
+			return p.e, sandbox.Errorf(sandbox.CodeNotEnforced, "%s: %v", layer.layer, err)
 		}
 	}
-	return e, nil
+	return p.e, nil
+}
+
+// read returns a file of init's.
+func (p *proof) read(file string) (string, error) {
+	data, err := os.ReadFile(p.dir + "/" + file)
+	content := string(data)
+	if p.forge != nil {
+		content = p.forge(file, content)
+	}
+	return content, err
 }
 
 // namespaces must all be other ones than the runner's.
-func (s *session) namespaces(dir string, e *sandbox.Enforced) error {
-	e.Namespaces = map[string]uint64{}
-	for _, kind := range []string{"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"} {
-		theirs, err := os.Readlink(dir + "/ns/" + kind)
+func (p *proof) namespaces() error {
+	p.e.Namespaces = map[string]uint64{}
+	for _, kind := range []string{"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"} {
+		if kind == "time" && p.config.Linux.TimeOffsets == nil {
+			continue
+		}
+		theirs, err := os.Readlink(p.dir + "/ns/" + kind)
 		if err != nil {
 			return err
+		}
+		if p.forge != nil {
+			theirs = p.forge("ns/"+kind, theirs)
 		}
 		ours, err := os.Readlink("/proc/self/ns/" + kind)
 		if err != nil {
 			return err
 		}
 		if theirs == ours {
-			return fmt.Errorf("%s namespace is the runner's", kind)
+			return fmt.Errorf("the %s namespace is the runner's", kind)
 		}
-		if _, err := fmt.Sscanf(theirs, kind+":[%d]", new(uint64)); err != nil {
-			return fmt.Errorf("%s namespace %q: %w", kind, theirs, err)
-		}
-		e.Namespaces[kind], _ = strconv.ParseUint(strings.Trim(theirs[len(kind)+1:], "[]"), 10, 64)
-	}
-	want := fmt.Sprintf("0 %d %d", s.base, sandbox.IDs)
-	for _, name := range []string{"uid_map", "gid_map"} {
-		data, err := os.ReadFile(dir + "/" + name)
-		if err != nil {
-			return err
-		}
-		if got := strings.Join(strings.Fields(string(data)), " "); got != want {
-			return fmt.Errorf("%s is %q, not %q", name, got, want)
+		inode, ok := strings.CutPrefix(theirs, kind+":[")
+		if p.e.Namespaces[kind], err = strconv.ParseUint(strings.TrimSuffix(inode, "]"), 10, 64); err != nil || !ok {
+			return fmt.Errorf("the %s namespace is %q", kind, theirs)
 		}
 	}
 	return nil
 }
 
-// initCapabilities are what init keeps; CAP_SETPCAP only on threads other than the one
-// that makes executions. Said once more than by init itself: evidence that takes its
-// subject's word is none.
-const initCapabilities = 1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP
+// clocks are as far behind the host's as was asked for.
+func (p *proof) clocks() error {
+	offsets := p.config.Linux.TimeOffsets
+	if offsets == nil {
+		return nil
+	}
+	return p.expect("timens_offsets", fmt.Sprintf("monotonic %d 0 boottime %d 0", offsets["monotonic"].Secs, offsets["boottime"].Secs))
+}
 
-// privileges are read of every thread of init. Executions are cloned from the main
-// thread: its bounding set is theirs.
-func (s *session) privileges(dir string, e *sandbox.Enforced) error {
-	tasks, err := os.ReadDir(dir + "/task")
+// ids are those of the session's range, all of them and no other.
+func (p *proof) ids() error {
+	want := fmt.Sprintf("0 %d %d", p.session.base, sandbox.IDs)
+	return errors.Join(p.expect("uid_map", want), p.expect("gid_map", want), p.expect("setgroups", "allow"))
+}
+
+// expect compares a file's words.
+func (p *proof) expect(file, want string) error {
+	content, err := p.read(file)
 	if err != nil {
 		return err
 	}
-	granted := s.spec.Identity.CapabilityMask()
-	host := strconv.Itoa(int(s.base + sandbox.InitUID))
-	for _, task := range tasks {
-		status, err := status(dir + "/task/" + task.Name() + "/status")
-		if errors.Is(err, os.ErrNotExist) {
-			continue // the Go runtime ends a thread now and then
-		}
-		if err != nil {
-			return err
-		}
-		for _, c := range []struct{ field, want string }{
-			{"NoNewPrivs", "1"},
-			{"Seccomp", "2"},
-			{"Uid", strings.Join([]string{host, host, host, host}, "\t")},
-		} {
-			if got := status[c.field]; got != c.want {
-				return fmt.Errorf("%s of thread %s of init is %q, not %q", c.field, task.Name(), got, c.want)
-			}
-		}
-		effective, err := strconv.ParseUint(status["CapEff"], 16, 64)
-		if err != nil {
-			return err
-		}
-		if extra := effective &^ (granted | initCapabilities); extra != 0 {
-			return fmt.Errorf("thread %s of init has capabilities %#x beyond its own", task.Name(), extra)
-		}
-		if task.Name() != path.Base(dir) {
-			continue
-		}
-		if e.Capabilities, err = strconv.ParseUint(status["CapBnd"], 16, 64); err != nil {
-			return err
-		}
-		if e.Capabilities != granted {
-			return fmt.Errorf("bounding set of executions is %#x, not %#x", e.Capabilities, granted)
-		}
-	}
-	e.NoNewPrivs, e.Seccomp = true, 2
-	return nil
-}
-
-// status reads a file of "Name:\tvalue" lines.
-func status(path string) (map[string]string, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	fields := map[string]string{}
-	for line := range bytes.Lines(data) {
-		name, value, _ := strings.Cut(string(line), ":")
-		fields[name] = strings.TrimSpace(value)
-	}
-	return fields, nil
-}
-
-// mounts must be those that were attached, with their flags, and the kernel's own;
-// nothing of the host's may be left.
-func (s *session) mounts(dir string, e *sandbox.Enforced, attached []attachment) error {
-	data, err := os.ReadFile(dir + "/mountinfo")
-	if err != nil {
-		return err
-	}
-	flags := map[string][]string{} // of the topmost mount at each place
-	for line := range strings.Lines(string(data)) {
-		f := strings.Fields(line)
-		dash := slices.Index(f, "-")
-		if len(f) < 10 || dash < 6 || len(f) < dash+2 {
-			return fmt.Errorf("mountinfo line %q", line)
-		}
-		target := unescape(f[4])
-		flags[target] = strings.Split(f[5], ",")
-		e.Mounts = append(e.Mounts, target+" "+f[dash+1]+" "+f[5])
-	}
-	slices.Sort(e.Mounts)
-	want := map[string][]string{"/": {"ro", "nosuid", "nodev"}}
-	for _, a := range attached {
-		want[a.target] = []string{"rw", "nosuid", "nodev"}
-		if a.readOnly {
-			want[a.target][0] = "ro"
-		}
-	}
-	for target, options := range want {
-		for _, o := range options {
-			if !slices.Contains(flags[target], o) {
-				return fmt.Errorf("mount %s is %q, without %s", target, strings.Join(flags[target], ","), o)
-			}
-		}
-	}
-	for target := range flags {
-		if want[target] != nil || slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, func(d string) bool { return sandbox.Within(target, d) }) {
-			continue
-		}
-		return fmt.Errorf("mount %s is not one of the session's", target)
+	if got := strings.Join(strings.Fields(content), " "); got != want {
+		return fmt.Errorf("%s is %q, not %q", file, got, want)
 	}
 	return nil
 }
 
-// unescape undoes the octal escapes of mountinfo: space, tab, newline and backslash.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
-}
-
-// ceilings are those of the session's groups, and init must be in them.
-func (s *session) ceilings(dir string, e *sandbox.Enforced) error {
-	limits, swap, err := s.groups.Limits() // compares with what was asked for
+// groups hold the ceilings that were asked for, and init.
+func (p *proof) groups() error {
+	groups := p.session.groups
+	limits, swap, err := groups.Limits() // compares with what was asked for
 	if err != nil {
 		return err
 	}
-	e.MemoryBytes, e.CPUMillis, e.PIDs, e.SwapBytes = limits.MemoryBytes, limits.CPUMillis, limits.PIDs, swap
-	for controller, group := range s.groups.Paths() {
+	p.e.MemoryBytes, p.e.CPUMillis, p.e.PIDs, p.e.SwapBytes = limits.MemoryBytes, limits.CPUMillis, limits.PIDs, swap
+	for controller, group := range groups.Paths() {
 		if controller == "" {
 			group += "/init"
 		}
@@ -197,7 +135,7 @@ func (s *session) ceilings(dir string, e *sandbox.Enforced) error {
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(strings.Fields(string(data)), strconv.Itoa(s.box.pid)) {
+		if !slices.Contains(strings.Fields(string(data)), strconv.Itoa(p.session.box.pid)) {
 			return fmt.Errorf("init is not in %s", group)
 		}
 	}

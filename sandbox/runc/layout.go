@@ -89,7 +89,7 @@ func (l *layout) mounts(r *Runner, spec sandbox.Spec, base uint32, mounts []sand
 			if err != nil {
 				return err
 			}
-			l.attach = append(l.attach, attachment{target: m.Target, tree: tree, dir: m.Source.Kind == "dir", readOnly: m.ReadOnly, origin: m.Source.Path})
+			l.attach = append(l.attach, attachment{target: m.Target, tree: tree, dir: m.Source.Kind == "dir", readOnly: m.ReadOnly, idmapped: true, origin: m.Source.Path})
 		}
 		return nil
 	})
@@ -182,7 +182,7 @@ func (l *layout) entry(at *os.File, name, target string, idmap *os.File) error {
 		if err != nil {
 			return err
 		}
-		l.attach = append(l.attach, attachment{target: target, tree: tree, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, readOnly: true, origin: target})
+		l.attach = append(l.attach, attachment{target: target, tree: tree, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, readOnly: true, idmapped: idmap != nil, origin: target})
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ type attachment struct {
 	tree     *os.File
 	dir      bool // whether the mount point is a directory
 	readOnly bool
+	idmapped bool
 	origin   string // for messages
 }
 

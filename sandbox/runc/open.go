@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/cgroups"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/cleanup"
@@ -32,8 +33,8 @@ func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced,
 			return sandbox.Enforced{}, err
 		}
 		timings = append(timings, sandbox.Timing{Step: step.name, Took: time.Since(begin)})
-		if r.fail != nil {
-			if err := r.fail(step.name); err != nil {
+		if r.meddle != nil {
+			if err := r.meddle(step.name, o); err != nil {
 				return sandbox.Enforced{}, err
 			}
 		}
@@ -61,7 +62,9 @@ type opening struct {
 	slot     *slot
 	files    layout
 	inputs   *digests
-	socket   *os.File // our end of init's
+	config   *specs.Spec // of the container
+	become   guest.Setup // of init
+	socket   *os.File    // our end of init's
 	enforced sandbox.Enforced
 }
 
@@ -111,7 +114,7 @@ func lacking(host sandbox.Host, without []string) (degraded []string, err error)
 	}
 	for _, layer := range sandbox.Degradable {
 		switch {
-		case host.Has(layer):
+		case host.Has(layer), !slices.ContainsFunc(host.Layers, func(l sandbox.Layer) bool { return l.Name == layer }):
 		case slices.Contains(without, layer):
 			degraded = append(degraded, layer)
 		default:
@@ -188,7 +191,7 @@ func (o *opening) start() error {
 		}
 	}
 	err = staged(o.r.place, o.files, func(root string) error {
-		config := oci.Compile(o.spec, oci.Place{
+		o.config = oci.Compile(o.spec, oci.Place{
 			Rootfs:   root,
 			UserNS:   ownFD(o.slot.namespaces.user),
 			CgroupNS: ownFD(o.slot.namespaces.cgroup),
@@ -196,7 +199,7 @@ func (o *opening) start() error {
 			Args:     []string{"/proc/self/fd/4"},
 			Clocks:   clocks,
 		})
-		o.session.box, err = startBox(config, o.r.boxes(), o.spec.Session, o.session.groups.Name(), []*os.File{theirs, o.r.init})
+		o.session.box, err = startBox(o.config, o.r.boxes(), o.spec.Session, o.session.groups.Name(), []*os.File{theirs, o.r.init})
 		return err
 	})
 	if err != nil {
@@ -256,7 +259,8 @@ func (o *opening) release() (err error) {
 // setup has init become what executions inherit: limits, bounding set, filter. Init
 // does it itself, because it needs until then what they take away.
 func (o *opening) setup() error {
-	if _, err := o.session.init.Setup(o.ctx, setup(o.spec, o.filter)); err != nil {
+	o.become = setup(o.spec, o.filter)
+	if _, err := o.session.init.Setup(o.ctx, o.become); err != nil {
 		return refused(err)
 	}
 	return nil
@@ -264,7 +268,8 @@ func (o *opening) setup() error {
 
 // evidence is last: nobody is told "ready" before the kernel has confirmed it.
 func (o *opening) evidence() (err error) {
-	if o.enforced, err = o.session.evidence(o.files.attach); err != nil {
+	p := proof{session: o.session, config: o.config, attached: o.files.attach, setup: o.become, degraded: o.degraded, forge: o.r.forge}
+	if o.enforced, err = p.run(); err != nil {
 		return err
 	}
 	o.enforced.Cgroup = o.r.tree.Layout()
@@ -283,7 +288,7 @@ func setup(spec sandbox.Spec, filter []byte) guest.Setup {
 		Umask:        0o022,
 		OOMScoreAdj:  500, // every execution is a better victim than init, and than anything of the host's (T072)
 		Rlimits: []guest.Rlimit{
-			limit(unix.RLIMIT_CORE, 0), // the host's core_pattern may pipe into a program of the host's (T042)
+			limit(unix.RLIMIT_CORE, 1), // at which the kernel also does not pipe into the program of the host's core_pattern; at 0 it does (core(5), T042)
 			limit(unix.RLIMIT_MEMLOCK, 64<<10),
 			limit(unix.RLIMIT_MSGQUEUE, 800<<10),
 			limit(unix.RLIMIT_NOFILE, uint64(spec.Limits.Files)),

@@ -9,10 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -251,14 +253,14 @@ func TestFailures(t *testing.T) {
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
 			var reached atomic.Int64
-			r.fail = func(s string) error {
+			r.meddle = func(s string, _ *opening) error {
 				if s == step.name {
 					reached.Add(1)
 					return errors.New("injected")
 				}
 				return nil
 			}
-			defer func() { r.fail = nil }()
+			defer func() { r.meddle = nil }()
 			var all sync.WaitGroup
 			for n := range atOnce {
 				all.Go(func() {
@@ -282,37 +284,6 @@ func TestFailures(t *testing.T) {
 	before.mustLeaveNothing(t, r)
 }
 
-// TestNotEnforced shows that the evidence can fail: it is compared with something
-// else than what was built (R019).
-func TestNotEnforced(t *testing.T) {
-	r := newRunner(t)
-	open(t, r, hostSpec("s"))
-	defer closeSession(t, r, "s")
-	s, err := r.session("s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := layout{attach: []attachment{{target: "/tmp"}, {target: "/usr", readOnly: true}}}
-	for _, c := range []struct {
-		name   string
-		change func(*session, *layout)
-	}{
-		{"a mount that should be read-only", func(_ *session, l *layout) { l.attach[0].readOnly = true }},
-		{"a mount that is not there", func(_ *session, l *layout) { l.attach = append(l.attach, attachment{target: "/work"}) }},
-		{"other capabilities", func(s *session, _ *layout) { s.spec.Identity.Capabilities = []string{"CAP_CHOWN"} }},
-		{"another id range", func(s *session, _ *layout) { s.base += sandbox.IDs }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			other := &session{spec: s.spec, base: s.base, groups: s.groups, box: s.box}
-			l := layout{attach: slices.Clone(files.attach)}
-			c.change(other, &l)
-			if _, err := other.evidence(l.attach); codeOf(err) != sandbox.CodeNotEnforced {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-}
-
 const (
 	orphanEnv     = "STOCKADE_TEST_ORPHAN" // state directory: be a runner that leaves a session behind
 	orphanInitEnv = "STOCKADE_TEST_INIT"
@@ -326,7 +297,7 @@ func orphan(dir string) int {
 	r, err := New(options(dir, "runcorphan"+filepath.Base(filepath.Dir(dir))))
 	if err == nil {
 		fmt.Printf("groups %d\n", len(groupsOf(r.options.Instance)))
-		r.fail = func(step string) error {
+		r.meddle = func(step string, _ *opening) error {
 			if step == os.Getenv(orphanStepEnv) {
 				fmt.Printf("init %d\n", initOf(r, "orphan"))
 				_, _ = io.Copy(io.Discard, os.Stdin)
@@ -454,14 +425,78 @@ func TestSweepStarted(t *testing.T) {
 	}
 }
 
-// TestMissingLayer refuses to build on a host that lacks what a session rests on (R259).
+// TestMissingLayer refuses to build on a host that lacks what a session rests on. A second wall can be
+// done without, by a caller who says so; the evidence repeats it (R259, T037).
 func TestMissingLayer(t *testing.T) {
 	r := newRunner(t)
-	r.options.Host.Layers = []sandbox.Layer{{Name: "idmapped mounts", State: "missing", Required: true}, {Name: "landlock", State: "missing"}}
-	defer func() { r.options.Host = sandbox.Host{} }()
-	_, err := r.Open(context.Background(), hostSpec("s"))
-	if codeOf(err) != sandbox.CodeUnsupported || !strings.Contains(err.Error(), "idmapped mounts") || strings.Contains(err.Error(), "landlock") {
-		t.Errorf("got %v", err)
+	host := r.options.Host
+	defer func() { r.options.Host = host }()
+	lack := func(names ...string) sandbox.Host {
+		h := host
+		h.Layers = slices.Clone(host.Layers)
+		for i, l := range h.Layers {
+			if slices.Contains(names, l.Name) {
+				h.Layers[i].State = "missing"
+			}
+		}
+		return h
+	}
+	for _, c := range []struct {
+		name          string
+		lacks, accept []string
+		refused       string // names this; "" is not
+	}{
+		{"a first wall", []string{"idmapped mounts"}, nil, "idmapped mounts"},
+		{"a first wall, whatever is accepted", []string{"idmapped mounts"}, []string{"idmapped mounts"}, "idmapped mounts"},
+		{"a second wall", []string{sandbox.LayerTimeNS}, nil, sandbox.LayerTimeNS},
+		{"another than accepted", []string{sandbox.LayerTimeNS}, []string{sandbox.LayerLandlock}, sandbox.LayerTimeNS},
+		{"a second wall, accepted", []string{sandbox.LayerTimeNS}, []string{sandbox.LayerTimeNS}, ""},
+		{"nothing", nil, sandbox.Degradable, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r.options.Host = lack(c.lacks...)
+			spec := hostSpec("s")
+			spec.Degraded = c.accept
+			e, err := r.Open(context.Background(), spec)
+			if c.refused != "" {
+				if codeOf(err) != sandbox.CodeUnsupported && codeOf(err) != sandbox.CodeInvalidSpec || !strings.Contains(err.Error(), c.refused) {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeSession(t, r, "s")
+			if !slices.Equal(e.Degraded, c.lacks) {
+				t.Errorf("degraded: %q, want %q", e.Degraded, c.lacks)
+			}
+			_, apart := e.Namespaces["time"]
+			if apart == slices.Contains(c.lacks, sandbox.LayerTimeNS) {
+				t.Errorf("namespaces: %v", e.Namespaces)
+			}
+		})
+	}
+}
+
+// The session's clocks start from zero, and what init and executions measure still fits together: how
+// long the host has been up cannot be seen (T055).
+func TestClocks(t *testing.T) {
+	r := newRunner(t)
+	open(t, r, hostSpec("s"))
+	defer closeSession(t, r, "s")
+	o := shell(t, r, "s", "cut -d. -f1 /proc/uptime; sleep 0.2; readlink /proc/self/ns/time /proc/self/ns/time_for_children; echo 'monotonic 5 0' > /proc/self/timens_offsets")
+	lines := strings.Split(o.stdout, "\n")
+	if up, err := strconv.Atoi(lines[0]); err != nil || up > 60 {
+		t.Errorf("up for %q s", lines[0])
+	}
+	ours, err := os.Readlink("/proc/self/ns/time")
+	if err != nil || lines[1] == ours || lines[1] != lines[2] {
+		t.Errorf("%q and %q beside %q", lines[1], lines[2], ours)
+	}
+	contains(t, "stderr", o.stderr, "error")
+	if took := o.Ended.Sub(o.Started); took < 200*time.Millisecond || took > 20*time.Second {
+		t.Errorf("took %v", took)
 	}
 }
 

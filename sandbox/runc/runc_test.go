@@ -11,11 +11,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/cgroup"
+	"github.com/stockade-dev/stockade/sandbox/host"
 )
 
 // initBinary is the stockade-init that the tests build.
@@ -111,8 +114,12 @@ func options(dir, instance string) Options {
 		Instance: instance,
 		Init:     initBinary,
 		Ceiling:  sandbox.DefaultCeiling(),
+		Host:     probed(),
 	}
 }
+
+// probed is what this host offers.
+var probed = sync.OnceValue(func() sandbox.Host { return host.Probe(cgroup.Options{}) })
 
 func needRoot(t testing.TB) {
 	t.Helper()

@@ -40,9 +40,13 @@ type Runner struct {
 	ids     *idRanges
 	idmaps  idMaps
 	stock   *stock
-	place   string                  // where a staging mounts the root
-	swept   []*os.File              // see sweepBoxes
-	fail    func(step string) error // makes Open fail there; nil but in tests
+	place   string     // where a staging mounts the root
+	swept   []*os.File // see sweepBoxes
+
+	// Nil but in tests: what Open does after a step, which may fail or change what was built, and what the
+	// proof is told instead of what it reads.
+	meddle func(step string, o *opening) error
+	forge  func(file, content string) string
 
 	mu       sync.Mutex
 	sessions map[string]*session // nil while it is being built

@@ -79,14 +79,14 @@ func TestStock(t *testing.T) {
 	t.Run("claimed and given up", func(t *testing.T) {
 		stocked(t, r, 1)
 		for _, step := range []string{"slot", "bound", "evidence"} {
-			r.fail = func(s string) error {
+			r.meddle = func(s string, _ *opening) error {
 				if s == step {
 					return errors.New("injected")
 				}
 				return nil
 			}
 			_, err := r.Open(context.Background(), hostSpec("fails"))
-			r.fail = nil
+			r.meddle = nil
 			if err == nil || !strings.Contains(err.Error(), "injected") {
 				t.Errorf("%s: %v", step, err)
 			}

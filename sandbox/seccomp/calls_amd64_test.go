@@ -1,23 +1,21 @@
 package seccomp
 
 import (
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// T032 T043 T045 T047 T048 T049 T050 T101 T102 T103: calls by their arguments, in both profiles.
+// T032 T043 T045 T047 T048 T049 T050 T101 T102 T103: calls by their arguments, in every
+// profile, as the programs answer them and as Lookup explains them.
 func TestVerdicts(t *testing.T) {
 	const garbage = 0xdeadbeef << 32
-	programs := map[string][]byte{"default": program(t, "default"), "strict": program(t, "strict")}
 	for _, row := range []struct {
 		name string
 		nr   int
 		args []uint64
-		want string // of both, or of default and strict with a slash between
+		want string // of each profile, with slashes between, or one for all
 	}{
 		{"read", unix.SYS_READ, nil, "allow"},
 		{"clone3", unix.SYS_CLONE3, nil, "allow"},
@@ -52,9 +50,9 @@ func TestVerdicts(t *testing.T) {
 		{"mkdir 0755", unix.SYS_MKDIR, []uint64{0, 0o755}, "allow"},
 		{"mkdirat 02755", unix.SYS_MKDIRAT, []uint64{0, 0, 0o2755}, "EPERM"},
 		{"mkdirat 0755", unix.SYS_MKDIRAT, []uint64{0, 0, 0o755}, "allow"},
-		{"mknod fifo", unix.SYS_MKNOD, []uint64{0, unix.S_IFIFO | 0o644}, "allow/EPERM"},
+		{"mknod fifo", unix.SYS_MKNOD, []uint64{0, unix.S_IFIFO | 0o644}, "allow/allow/EPERM"},
 		{"mknod 04755", unix.SYS_MKNOD, []uint64{0, unix.S_IFREG | 0o4755}, "EPERM"},
-		{"mknodat fifo", unix.SYS_MKNODAT, []uint64{0, 0, unix.S_IFIFO | 0o644}, "allow/EPERM"},
+		{"mknodat fifo", unix.SYS_MKNODAT, []uint64{0, 0, unix.S_IFIFO | 0o644}, "allow/allow/EPERM"},
 		{"mknodat 02755", unix.SYS_MKNODAT, []uint64{0, 0, unix.S_IFREG | 0o2755}, "EPERM"},
 		{"open creat 04755", unix.SYS_OPEN, []uint64{0, unix.O_CREAT | unix.O_WRONLY, 0o4755}, "EPERM"},
 		{"open creat 02755", unix.SYS_OPEN, []uint64{0, unix.O_CREAT, 0o2755}, "EPERM"},
@@ -78,10 +76,10 @@ func TestVerdicts(t *testing.T) {
 		{"ioctl KDSKBENT", unix.SYS_IOCTL, []uint64{0, 0x4b47}, "EPERM"},
 		{"ioctl VT_ACTIVATE", unix.SYS_IOCTL, []uint64{0, 0x5606}, "EPERM"},
 
-		{"socket inet", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM}, "allow/EAFNOSUPPORT"},
-		{"socket inet6", unix.SYS_SOCKET, []uint64{unix.AF_INET6}, "allow/EAFNOSUPPORT"},
+		{"socket inet", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM}, "allow/allow/EAFNOSUPPORT"},
+		{"socket inet6", unix.SYS_SOCKET, []uint64{unix.AF_INET6}, "allow/allow/EAFNOSUPPORT"},
 		{"socket unix", unix.SYS_SOCKET, []uint64{unix.AF_UNIX}, "allow"},
-		{"socket netlink route", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, 0}, "allow/EAFNOSUPPORT"},
+		{"socket netlink route", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, 0}, "allow/allow/EAFNOSUPPORT"},
 		{"socket netlink netfilter", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, "EAFNOSUPPORT"},
 		{"socket vsock", unix.SYS_SOCKET, []uint64{unix.AF_VSOCK}, "EAFNOSUPPORT"},
 		{"socket vsock, garbage above", unix.SYS_SOCKET, []uint64{garbage | unix.AF_VSOCK}, "EAFNOSUPPORT"},
@@ -91,7 +89,14 @@ func TestVerdicts(t *testing.T) {
 		{"personality 0", unix.SYS_PERSONALITY, []uint64{0}, "allow"},
 		{"personality query", unix.SYS_PERSONALITY, []uint64{0xffffffff}, "allow"},
 		{"personality READ_IMPLIES_EXEC", unix.SYS_PERSONALITY, []uint64{0x400000}, "EPERM"},
-		{"personality ADDR_NO_RANDOMIZE", unix.SYS_PERSONALITY, []uint64{0x40000}, "EPERM"},
+		{"personality ADDR_NO_RANDOMIZE", unix.SYS_PERSONALITY, []uint64{0x40000}, "EPERM/allow/EPERM"},
+		{"personality PER_LINUX32", unix.SYS_PERSONALITY, []uint64{0x8}, "EPERM/allow/EPERM"},
+		{"personality both, garbage above", unix.SYS_PERSONALITY, []uint64{garbage | 0x40008}, "EPERM/allow/EPERM"},
+		{"personality ADDR_NO_RANDOMIZE and READ_IMPLIES_EXEC", unix.SYS_PERSONALITY, []uint64{0x440000}, "EPERM"},
+		{"personality UNAME26", unix.SYS_PERSONALITY, []uint64{0x20000}, "EPERM"},
+
+		{"seccomp, a filter", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC}, "allow"},
+		{"seccomp, a listener", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH}, "ENOSYS"},
 
 		{"ptrace", unix.SYS_PTRACE, nil, "EPERM"},
 		{"io_uring_setup", unix.SYS_IO_URING_SETUP, nil, "ENOSYS"},
@@ -100,37 +105,27 @@ func TestVerdicts(t *testing.T) {
 		{"mount", unix.SYS_MOUNT, nil, "EPERM"},
 		{"open_tree_attr, by number", 467, nil, "EPERM"},
 		{"mseal, by number", 462, nil, "allow"},
-		{"sync", unix.SYS_SYNC, nil, "allow/ENOSYS"},
-		{"shmget", unix.SYS_SHMGET, nil, "allow/ENOSYS"},
+		{"sync", unix.SYS_SYNC, nil, "allow/ENOSYS/ENOSYS"},
+		{"shmget", unix.SYS_SHMGET, nil, "allow/ENOSYS/ENOSYS"},
+		{"msgget", unix.SYS_MSGGET, nil, "allow/allow/ENOSYS"},
+		{"setpriority", unix.SYS_SETPRIORITY, nil, "allow/allow/ENOSYS"},
+		{"setxattr", unix.SYS_SETXATTR, nil, "allow/ENOSYS/ENOSYS"},
 		{"number 600", 600, nil, "ENOSYS"},
 		{"number -1", -1, nil, "ENOSYS"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			wide, narrow, two := strings.Cut(row.want, "/")
-			if !two {
-				narrow = wide
-			}
+			want := strings.Split(row.want, "/")
 			c := call{nr: uint32(row.nr), arch: archAMD64}
 			copy(c.args[:], row.args)
-			for profile, want := range map[string]string{"default": wide, "strict": narrow} {
-				if got := verdictOf(run(t, programs[profile], c)); got != want {
+			for i, profile := range Profiles {
+				want := want[min(i, len(want)-1)]
+				if got := verdictOf(run(t, program(t, profile), c)); got != want {
 					t.Errorf("%s: %s, want %s", profile, got, want)
+				}
+				if got := explained(profile, c); got != want {
+					t.Errorf("%s: Lookup says %s, want %s", profile, got, want)
 				}
 			}
 		})
 	}
-}
-
-// T043: a call by x32's numbers ends the process.
-func TestX32Killed(t *testing.T) {
-	cmd := command(t, "x32", "default")
-	err := cmd.Run()
-	exit, ok := err.(*exec.ExitError)
-	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != unix.SIGSYS {
-		t.Errorf("ended by %v, not SIGSYS", err)
-	}
-}
-
-func init() {
-	roles["x32"] = func() { syscall.RawSyscall(unix.SYS_GETPID|x32, 0, 0, 0) }
 }

@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) {
 	if role := os.Getenv("SECCOMP_TEST_ROLE"); role != "" {
 		if profile := os.Getenv("SECCOMP_TEST_PROFILE"); profile != "" {
-			if err := install(profile); err != nil {
+			if err := install(profile, os.Getenv("SECCOMP_TEST_REPORT") != ""); err != nil {
 				fmt.Println("install:", err)
 				os.Exit(1)
 			}
@@ -32,9 +32,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// install is what init does: no_new_privs, then the program on every thread.
-func install(profile string) error {
-	p, err := Compile(profile, false)
+// install is what init does: no_new_privs, then the program on every thread. With report,
+// the listener goes through the socket that is descriptor 3.
+func install(profile string, report bool) error {
+	p, err := Compile(profile, report)
 	if err != nil {
 		return err
 	}
@@ -44,10 +45,19 @@ func install(profile string) error {
 		return err
 	}
 	prog := unix.SockFprog{Len: uint16(len(p) / instruction), Filter: (*unix.SockFilter)(unsafe.Pointer(&p[0]))}
-	if tid, _, e := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog))); e != 0 || tid != 0 {
-		return fmt.Errorf("seccomp: %d, %w", tid, e)
+	flags := uintptr(unix.SECCOMP_FILTER_FLAG_TSYNC)
+	if report {
+		flags |= unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH
 	}
-	return nil
+	got, _, e := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
+	if e != 0 || (got != 0 && !report) {
+		return fmt.Errorf("seccomp: %d, %w", got, e)
+	}
+	if !report {
+		return nil
+	}
+	defer unix.Close(int(got))
+	return unix.Sendmsg(3, []byte{0}, unix.UnixRights(int(got)), nil, 0)
 }
 
 var roles = map[string]func(){

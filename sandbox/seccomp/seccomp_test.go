@@ -2,13 +2,12 @@ package seccomp
 
 import (
 	"encoding/binary"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
 )
 
 // call is a struct seccomp_data.
@@ -72,9 +71,11 @@ const (
 	x32       = 0x40000000
 )
 
-func program(t *testing.T, profile string) []byte {
+func program(t *testing.T, profile string) []byte { return variantOf(t, profile, false) }
+
+func variantOf(t *testing.T, profile string, report bool) []byte {
 	t.Helper()
-	p, err := Compile(profile, false)
+	p, err := Compile(profile, report)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,63 +91,131 @@ func verdictOf(answer uint32) string {
 		return unix.ErrnoName(unix.Errno(answer & unix.SECCOMP_RET_DATA))
 	case unix.SECCOMP_RET_KILL_PROCESS:
 		return "kill"
+	case unix.SECCOMP_RET_USER_NOTIF:
+		return "notify"
 	}
 	return fmt.Sprintf("%#x", answer)
 }
 
-// T043: every number to 600 gets what its row says and every other one ENOSYS; the same
-// numbers under i386 and x32 end the process (CVE-2015-2830); strict is within default.
-func TestCensus(t *testing.T) {
-	arch := native(t)
-	byNumber := make(map[string]map[int]row)
+// explained is what Lookup says of a call, as verdictOf says it of an answer.
+func explained(profile string, c call) string {
+	switch v, _ := Lookup(profile, int(int32(c.nr)), c.args); {
+	case v.Allowed:
+		return "allow"
+	default:
+		return unix.ErrnoName(v.Errno)
+	}
+}
+
+// A call is named in one row of a profile, and every row has what a reader needs.
+func TestRows(t *testing.T) {
 	for _, profile := range Profiles {
-		byNumber[profile] = make(map[int]row)
+		named := make(map[string]row)
 		for _, r := range rows {
+			if r.title == "" || r.why == "" || (r.args == "") != (r.only == nil && r.unless == nil) {
+				t.Errorf("%s: a row without title, why or args", r.calls)
+			}
 			if !r.in(profile) {
 				continue
 			}
 			for name := range strings.FieldsSeq(r.calls) {
-				n, err := number(name)
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
+				if _, err := number(name); err != nil {
+					t.Errorf("%s: %v", name, err)
 				}
-				if earlier, twice := byNumber[profile][int(n)]; twice {
+				if earlier, twice := named[name]; twice {
 					t.Errorf("%s: %s is in two rows: %s and %s", profile, name, earlier.why, r.why)
 				}
-				byNumber[profile][int(n)] = r
-			}
-		}
-		p := program(t, profile)
-		for nr := range uint32(601) {
-			r, known := byNumber[profile][int(nr)]
-			want := "ENOSYS"
-			switch {
-			case known && r.verdict == allowed && r.only == nil:
-				want = "allow"
-			case known && r.only == nil:
-				want = unix.ErrnoName(r.answer())
-			}
-			if r.only == nil { // the rows of TestVerdicts know the others
-				if got := verdictOf(run(t, p, call{nr: nr, arch: arch})); got != want {
-					t.Errorf("%s: %d: %s, want %s", profile, nr, got, want)
-				}
-			}
-			for _, other := range []call{{nr: nr, arch: archI386}, {nr: nr | x32, arch: archAMD64}} {
-				if arch == archAMD64 && verdictOf(run(t, p, other)) != "kill" {
-					t.Errorf("%s: %d of %#x is not killed", profile, other.nr, other.arch)
-				}
+				named[name] = r
 			}
 		}
 	}
+}
 
-	wide, narrow := program(t, "default"), program(t, "strict")
-	for nr := range uint32(601) {
-		for _, args := range [][6]uint64{{}, {1, 1, 1}, {2, 0o1000}, {16}, {10}} {
-			c := call{nr: nr, arch: arch, args: args}
-			if verdictOf(run(t, narrow, c)) == "allow" && verdictOf(run(t, wide, c)) != "allow" {
-				t.Errorf("%d: strict allows what default does not", nr)
+// aCall draws one, with the numbers and argument values that rows are about, and others.
+func aCall(arch uint32) *rapid.Generator[call] {
+	values := []uint64{0, 1, 2, 8, 10, 16, 38, 40, 0o1000, 0o4755, 0o2000, 0o100, tmpfileBit, 0x40008, 0xffffffff, ^uint64(0), unix.CLONE_NEWNS, unix.CLONE_FS,
+		unix.TIOCSTI, unix.TIOCSCTTY, 0x4b47, 0x5606}
+	value := rapid.Custom(func(t *rapid.T) uint64 {
+		v := rapid.OneOf(rapid.SampledFrom(values), rapid.Uint64()).Draw(t, "value")
+		return v | uint64(rapid.SampledFrom([]uint32{0, 0, 1, 1 << 31}).Draw(t, "above"))<<32
+	})
+	return rapid.Custom(func(t *rapid.T) call {
+		c := call{nr: uint32(rapid.IntRange(-1, 600).Draw(t, "number")), arch: arch}
+		for i := range c.args {
+			c.args[i] = value.Draw(t, "argument")
+		}
+		return c
+	})
+}
+
+// Whatever is called, the program answers what Lookup says; with report, a row's refusal is
+// notified, unless it is ENOSYS; strict is within the other profiles; and no profile that is
+// narrower than the least one allows the call.
+func TestLookup(t *testing.T) {
+	arch := native(t)
+	draw := aCall(arch)
+	rapid.Check(t, func(rt *rapid.T) {
+		c := draw.Draw(rt, "call")
+		got := make(map[string]string)
+		least := ""
+		for _, profile := range Profiles {
+			got[profile] = verdictOf(run(t, program(t, profile), c))
+			if want := explained(profile, c); got[profile] != want {
+				rt.Errorf("%s: %s, and Lookup says %s", profile, got[profile], want)
+			}
+			want := got[profile]
+			if want != "allow" && want != "ENOSYS" {
+				want = "notify"
+			}
+			if told := verdictOf(run(t, variantOf(t, profile, true), c)); told != want {
+				rt.Errorf("%s, with report: %s, want %s", profile, told, want)
+			}
+			if got[profile] == "allow" {
+				least = profile
 			}
 		}
+		for _, wider := range []string{"default", "build"} {
+			if got["strict"] == "allow" && got[wider] != "allow" {
+				rt.Errorf("strict allows what %s does not", wider)
+			}
+		}
+		v, named := Lookup("strict", int(int32(c.nr)), c.args)
+		if v.Least != least {
+			rt.Errorf("least %q, want %q", v.Least, least)
+		}
+		if named != (v.Rule != "") || (named && v.Syscall == "") {
+			rt.Errorf("named %v: %+v", named, v)
+		}
+	})
+}
+
+// What a denial says of a call.
+func TestVerdict(t *testing.T) {
+	for _, row := range []struct {
+		profile, call string
+		args          [6]uint64
+		want          Verdict
+		named         bool
+	}{
+		{"default", "mount", [6]uint64{}, Verdict{Syscall: "mount", Errno: unix.EPERM, Rule: "mounts"}, true},
+		{"default", "chmod", [6]uint64{0, 0o4755}, Verdict{Syscall: "chmod", Errno: unix.EPERM, Rule: "set-id mode"}, true},
+		{"strict", "socket", [6]uint64{unix.AF_INET}, Verdict{Syscall: "socket", Errno: unix.EAFNOSUPPORT, Rule: "socket family", Least: "build"}, true},
+		{"default", "personality", [6]uint64{addrNoRandomize}, Verdict{Syscall: "personality", Errno: unix.EPERM, Rule: "personality", Least: "build"}, true},
+		{"strict", "sync", [6]uint64{}, Verdict{Syscall: "sync", Errno: unix.ENOSYS, Least: "default"}, false},
+		{"strict", "read", [6]uint64{}, Verdict{Syscall: "read", Allowed: true, Rule: "reading files", Least: "strict"}, true},
+		{"default", "open_tree_attr", [6]uint64{}, Verdict{Syscall: "open_tree_attr", Errno: unix.EPERM, Rule: "mounts"}, true},
+		{"none", "read", [6]uint64{}, Verdict{Syscall: "read", Errno: unix.ENOSYS, Least: "strict"}, false},
+	} {
+		nr, err := number(row.call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, named := Lookup(row.profile, int(nr), row.args); got != row.want || named != row.named {
+			t.Errorf("%s: %s%v: %+v %v, want %+v", row.profile, row.call, row.args, got, named, row.want)
+		}
+	}
+	if v, named := Lookup("default", 600, [6]uint64{}); (v != Verdict{Errno: unix.ENOSYS}) || named {
+		t.Errorf("number 600: %+v %v", v, named)
 	}
 }
 
@@ -163,51 +232,6 @@ func native(t *testing.T) uint32 {
 	t.Helper()
 	p := program(t, "default")
 	return binary.NativeEndian.Uint32(p[8+4:]) // every program begins: load arch, compare
-}
-
-var update = flag.Bool("update", false, "write PROFILES.md anew")
-
-// The document is the rows: reviewed there, generated here.
-func TestProfilesDocument(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("# Seccomp profiles\n\nGenerated from `profiles.go` (`go test ./sandbox/seccomp -update`). " +
-		"What no row names answers ENOSYS; i386 and x32 calls end the process. " +
-		"A dash is a row that the profile does not have: ENOSYS, unless another row of it names the call.\n\n" +
-		"Set-id bits cannot be put on a file, and a write takes them off one that has them. A store to a shared mapping of it does not: " +
-		"in a set-id file that lies in a caller's writable directory before the session, the session can change the content under the bits " +
-		"if the file's mode or owner lets the caller write it. For root as the caller that is a set-id root program of the session's.\n\n" +
-		"| calls | " + strings.Join(Profiles, " | ") + " | when | why |\n|---|" + strings.Repeat("---|", len(Profiles)) + "---|---|\n")
-	for _, r := range rows {
-		answer := "allowed"
-		switch {
-		case r.verdict == refused:
-			answer = unix.ErrnoName(r.answer())
-		case r.args != "":
-			answer = "allowed, else " + unix.ErrnoName(r.answer())
-		}
-		cells := []string{strings.Join(strings.Fields(r.calls), " ")}
-		for _, profile := range Profiles {
-			if r.in(profile) {
-				cells = append(cells, answer)
-			} else {
-				cells = append(cells, "–")
-			}
-		}
-		cells = append(cells, strings.ReplaceAll(r.args, "*", `\*`), r.why)
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
-	}
-	if *update {
-		if err := os.WriteFile("PROFILES.md", []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile("PROFILES.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != b.String() {
-		t.Error("PROFILES.md is not what the rows say: go test ./sandbox/seccomp -update")
-	}
 }
 
 func BenchmarkAssemble(b *testing.B) {

@@ -30,7 +30,6 @@ const (
 	// Requests: well formed, but not something that can be done.
 	CodeInvalidParams      Code = "invalid_params"
 	CodeUnsupportedTarget  Code = "unsupported_target"
-	CodeUnsupportedNetwork Code = "unsupported_network_mode"
 	CodeInvalidNetworkMode Code = "invalid_network_mode"
 	CodeInvalidRoot        Code = "invalid_root"
 	CodeInvalidMount       Code = "invalid_mount"
@@ -148,8 +147,6 @@ const (
 	CodeDegradedNotAllowed   Code = "degraded_not_allowed"
 	CodeNotNarrower          Code = "not_narrower"
 	CodeHermeticRoot         Code = "hermetic_root"
-	CodeNetworkFull          Code = "network_full_unsupported"
-	CodeNetworkEgress        Code = "network_egress_unsupported"
 )
 
 // CodeInfo says what a code means.
@@ -182,10 +179,9 @@ var Codes = []CodeInfo{
 	// Requests: well formed, but not something that can be done.
 	{CodeInvalidParams, 400, "A parameter has a value that it cannot have; the message names it."},
 	{CodeUnsupportedTarget, 422, "The target names no arm, or one that this version does not build."},
-	{CodeUnsupportedNetwork, 422, "The network mode exists in the contract, but not in this version."},
 	{CodeInvalidNetworkMode, 400, "The network mode is none of none, egress and full."},
 	{CodeInvalidRoot, 400, "The root has two arms, or a path that cannot be a root."},
-	{CodeInvalidMount, 400, "A mount is not ro or rw between two absolute, clean paths, or a target occurs twice."},
+	{CodeInvalidMount, 400, "A mount is not ro, rw or overlay between two absolute, clean paths, or a target occurs twice."},
 	{CodeInvalidWorkdir, 400, "The working directory is not an absolute path, or does not exist inside."},
 	{CodeInvalidEnv, 400, "An environment name or value cannot be passed to a process."},
 	{CodeInvalidLabel, 400, "Labels or scope are too many, too long, or contain characters that labels cannot."},
@@ -300,8 +296,6 @@ var Codes = []CodeInfo{
 	{CodeDegradedNotAllowed, 403, "Policy does not let the session do without this layer."},
 	{CodeNotNarrower, 403, "What was asked for is more than the session has."},
 	{CodeHermeticRoot, 403, "A hermetic session needs a root that its receipt can vouch for: dir or paths."},
-	{CodeNetworkFull, 403, "Sessions with a network of their own do not exist in this version."},
-	{CodeNetworkEgress, 403, "Sessions with granted egress do not exist in this version."},
 }
 
 // Status returns the HTTP status of an answer that failed with c: 500 for a code

@@ -88,6 +88,23 @@ func TestCanonical(t *testing.T) {
 		`{"session_id":"s","argv":["a"],"env_patch":{"A":null},"stdin":{"inline_bytes":{"bytes":"/w=="}}}`)
 }
 
+// Ports are exact numbers of 16 bits; an empty list is kept apart from an absent one (C19).
+func TestPorts(t *testing.T) {
+	open := func(ports string) string {
+		return `{"target":{"local":{"network_mode":"egress","egress":[{"name":"example.org","ports":` + ports + `}]}}}`
+	}
+	for _, ports := range []string{`[0,443,65535]`, `[]`} {
+		canonical[SessionOpen](t, open(ports), open(ports))
+	}
+	canonical[SessionNarrow](t, `{"session_id":"s","network":{"mode":"full","allow":[{"cidr":"192.0.2.0/24"}]}}`,
+		`{"session_id":"s","network":{"mode":"full","allow":[{"cidr":"192.0.2.0/24"}]}}`)
+	for _, ports := range []string{`[65536]`, `[-1]`, `[443.0]`, `[4e2]`, `["443"]`, `[null]`, `null`, `443`, `"AbsB"`} {
+		if _, err := Decode[SessionOpen]([]byte(open(ports))); err == nil || err.Code != CodeDecodeError {
+			t.Errorf("%s: %v", ports, err)
+		}
+	}
+}
+
 func canonical[T any](t *testing.T, in, want string) {
 	t.Helper()
 	v, err := Decode[T]([]byte(in))
@@ -112,6 +129,8 @@ func FuzzDecode(f *testing.F) {
 		`{"op":"process.session.open","open":{"target":{"$tag":"local","$value":{"root":{"paths":{"paths":["/usr"]}},"mounts":[{"host_path":"/a","guest_path":"/b","mode":"ro"}]}},"labels":{"a":"b"}}}`,
 		`{"op":"host.session.signal","signal":{"session_id":"s","signal":9,"grace_timeout_ns":0}}`,
 		`{"op":"host.session.close","close":{"session_id":"s","mode":"force"}}`,
+		`{"op":"host.workspace.commit","workspace":{"session_id":"s","guest_path":"/work","paths":["a"]}}`,
+		`{"op":"host.session.narrow","narrow":{"session_id":"s","network":{"mode":"egress","allow":[{"name":"*.example.org","ports":[443]}]}}}`,
 		`{"open":{"target":{"\u0024tag":"","$value":{}}}}`,
 	} {
 		f.Add([]byte(seed))

@@ -28,7 +28,7 @@ type Process struct {
 	Principal   Principal         `json:"principal"`
 	State       State             `json:"state"`
 	Paused      bool              `json:"paused,omitzero"`
-	Reason      string            `json:"reason,omitempty"` // of a final state: non_zero_exit, signal, oom, spawn, lost, or an error code
+	Reason      string            `json:"reason,omitempty"` // of a final state: non_zero_exit, signal, oom, cpu_time, spawn, lost, or an error code
 	Argv        []string          `json:"argv"`             // the beginning of it
 	Labels      map[string]string `json:"labels,omitempty"`
 	StdinOpen   bool              `json:"stdin_open,omitzero"`

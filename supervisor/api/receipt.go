@@ -1,5 +1,7 @@
 package api
 
+import "slices"
+
 // Receipt is the one terminal answer to an operation, journaled before the caller
 // sees it.
 type Receipt struct {
@@ -123,6 +125,18 @@ type Enforced struct {
 	Degraded []string          `json:"degraded,omitempty"` // layers that the host lacks and the caller does without
 	Reports  map[string]string `json:"reports,omitempty"`  // layer to how its refusals come to be told; "" when they do not
 	Canaries []Canary          `json:"canaries,omitempty"` // of verify
+}
+
+// Silent returns the layers that cannot say what they refuse, in order.
+func (e *Enforced) Silent() []string {
+	var silent []string
+	for layer, how := range e.Reports {
+		if how == "" {
+			silent = append(silent, layer)
+		}
+	}
+	slices.Sort(silent)
+	return silent
 }
 
 // CgroupFile is one ceiling as the kernel holds it.

@@ -25,10 +25,10 @@ type Request struct {
 	Cancel  *ProcessCancel `json:"cancel,omitzero"`
 	Stop    *ProcessStop   `json:"stop,omitzero"`
 	Drain   *Drain         `json:"drain,omitzero"`
-	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.commit and discard; of diff, Read is too small
+	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
 	Narrow  *SessionNarrow `json:"narrow,omitzero"`
 	Blob    *BlobPut       `json:"blob,omitzero"`
-	Read    *Read          `json:"read,omitzero"` // of every operation without effect
+	Read    *Read          `json:"read,omitzero"` // of every other operation without effect
 }
 
 // Principal is who asks: the peer of the socket by the kernel's word, plus the
@@ -78,7 +78,7 @@ type Local struct {
 	Workdir     string              `json:"workdir,omitempty"` // absolute inside path; "" means the grant's
 	Env         map[string]EnvValue `json:"env,omitempty"`
 	NetworkMode string              `json:"network_mode,omitempty"` // "none" (default), "egress" or "full"
-	Egress      []Destination       `json:"egress,omitempty"`       // of egress and full: what is wanted; absent leaves it to policy
+	Egress      []Destination       `json:"egress,omitempty"`       // of egress and full: what is wanted, and no more is granted; absent leaves it to policy
 	Hostname    string              `json:"hostname,omitempty"`
 }
 
@@ -159,7 +159,7 @@ type Exec struct {
 type Workspace struct {
 	SessionID string   `json:"session_id"`
 	GuestPath string   `json:"guest_path,omitempty"` // of the mount; "" where the session has one overlay
-	Paths     []string `json:"paths,omitempty"`      // relative to it; absent is everything. discard has none
+	Paths     []string `json:"paths,omitempty"`      // of commit: relative to it, and all that is below them; absent is everything
 	Limit     int64    `json:"limit,omitzero"`       // of diff: how many changes in one answer; 0 means 1000
 	After     string   `json:"after,omitempty"`      // of diff: the last path of the answer before
 	Scope     Scope    `json:"scope,omitzero"`

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/stockade-dev/stockade/sandbox"
 )
 
 // Bounds of a request. They are what the kernel, or a reader of records, can bear;
@@ -22,6 +24,7 @@ const (
 	maxLabel  = 1024        // bytes of a label's value
 	maxName   = 128         // bytes of a label's name, of a member of scope
 	maxPage   = 1000        // elements of a list that is read
+	maxEgress = 256         // destinations of one network: policy compares each with each of its own
 )
 
 var (
@@ -49,6 +52,8 @@ var checks = map[Op][]check{
 		{CodeInvalidParams, func(r *Request) string { return negative("idle_timeout_ns", r.Open.IdleNS) }},
 		{CodeInvalidParams, func(r *Request) string { return unlisted("on_restart", r.Open.OnRestart, "", "adopt", "terminate") }},
 		{CodeInvalidParams, func(r *Request) string { return limitsFault(r.Open.Limits) }},
+		{CodeInvalidParams, func(r *Request) string { return degradedFault(r.Open.Degraded) }},
+		{CodeInvalidParams, func(r *Request) string { return unlisted("verify", r.Open.Verify, "", "canary") }},
 		{CodeInvalidParams, func(r *Request) string { return mismatch("profile", r.Open.Profile, profilePattern) }},
 		{CodeInvalidParams, func(r *Request) string { return mismatch("hostname", r.Open.Target.Local.Hostname, hostnamePattern) }},
 		{CodeInvalidLabel, func(r *Request) string { return labelsFault(r.Open.Labels) }},
@@ -60,7 +65,9 @@ var checks = map[Op][]check{
 		{CodeInvalidNetworkMode, func(r *Request) string {
 			return unlisted("network_mode", r.Open.Target.Local.NetworkMode, "", "none", "egress", "full")
 		}},
-		{CodeUnsupportedNetwork, func(r *Request) string { return unlisted("network_mode", r.Open.Target.Local.NetworkMode, "", "none") }},
+		{CodeInvalidParams, func(r *Request) string {
+			return destinationsFault("egress", r.Open.Target.Local.NetworkMode, r.Open.Target.Local.Egress)
+		}},
 	},
 	OpExec: {
 		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Exec.SessionID) }},
@@ -79,6 +86,7 @@ var checks = map[Op][]check{
 		{CodeInvalidParams, func(r *Request) string { return negative("timeout_ns", r.Exec.TimeoutNS) }},
 		{CodeInvalidParams, func(r *Request) string { return negative("max_inline_bytes", r.Exec.MaxInline) }},
 		{CodeInvalidParams, func(r *Request) string { return limitsFault(r.Exec.Limits) }},
+		{CodeInvalidParams, func(r *Request) string { return sessionLimitsFault(r.Exec.Limits) }},
 		{CodeInvalidOutputMode, func(r *Request) string {
 			return unlisted("output_mode", r.Exec.OutputMode, "", "auto", "require_inline")
 		}},
@@ -108,6 +116,28 @@ var checks = map[Op][]check{
 	},
 	OpSessionPause:  sessionChecks,
 	OpSessionResume: sessionChecks,
+	OpSessionNarrow: {
+		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Narrow.SessionID) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Narrow.Scope) }},
+		{CodeInvalidNetworkMode, func(r *Request) string {
+			return unlisted("network.mode", r.Narrow.Network.Mode, "none", "egress", "full")
+		}},
+		{CodeInvalidParams, func(r *Request) string {
+			return destinationsFault("network.allow", r.Narrow.Network.Mode, r.Narrow.Network.Allow)
+		}},
+	},
+	OpWorkspaceDiff: space(
+		check{CodeInvalidParams, func(r *Request) string { return pageFault(r.Space.Limit) }},
+		check{CodeInvalidParams, func(r *Request) string { return optional("after", r.Space.After, relFault) }},
+		check{CodeInvalidParams, func(r *Request) string { return needless("paths", len(r.Space.Paths) > 0) }}),
+	OpWorkspaceCommit: space(
+		check{CodeInvalidParams, func(r *Request) string { return eachFault("paths", r.Space.Paths, relFault) }},
+		check{CodeInvalidParams, func(r *Request) string {
+			return needless("limit and after", r.Space.Limit != 0 || r.Space.After != "")
+		}}),
+	OpWorkspaceDiscard: space(check{CodeInvalidParams, func(r *Request) string {
+		return needless("paths, limit and after", len(r.Space.Paths) > 0 || r.Space.Limit != 0 || r.Space.After != "")
+	}}),
 	OpProcessInput: control(
 		check{CodeInvalidStdin, func(r *Request) string { return inputFault(r.Input) }},
 		check{CodeInvalidParams, func(r *Request) string { return optional("input_id", r.Input.InputID, keyFault) }}),
@@ -216,6 +246,15 @@ func control(own ...check) []check {
 	return append([]check{{CodeExecNotFound, func(r *Request) string { return refFault(r.Ref()) }}}, own...)
 }
 
+// space are the checks of an operation on an overlay, and its own.
+func space(own ...check) []check {
+	return append([]check{
+		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Space.SessionID) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Space.Scope) }},
+		{CodeInvalidParams, func(r *Request) string { return optional("guest_path", r.Space.GuestPath, absFault) }},
+	}, own...)
+}
+
 // Validate returns the first thing that is wrong with r whatever policy says, or nil.
 func (r *Request) Validate() *Error {
 	rows, ok := checks[r.Op]
@@ -252,6 +291,7 @@ func (r *Request) parametersMatch() bool {
 		OpProcessCancel: r.Cancel != nil,
 		OpProcessStop:   r.Stop != nil,
 		OpDrain:         r.Drain != nil,
+		OpSessionNarrow: r.Narrow != nil,
 		OpBlobPut:       r.Blob != nil,
 	}
 	for _, group := range []struct {
@@ -260,6 +300,7 @@ func (r *Request) parametersMatch() bool {
 	}{
 		{r.Session != nil, []Op{OpSessionPause, OpSessionResume}},
 		{r.Process != nil, []Op{OpProcessPause, OpProcessResume, OpProcessDelete}},
+		{r.Space != nil, []Op{OpWorkspaceDiff, OpWorkspaceCommit, OpWorkspaceDiscard}},
 	} {
 		for _, op := range group.ops {
 			set[op] = group.set && (op == r.Op || !slices.Contains(group.ops, r.Op))
@@ -321,8 +362,12 @@ func mountsFault(mounts []Mount) string {
 	for i, m := range mounts {
 		at := fmt.Sprintf("mounts/%d/", i)
 		switch {
-		case m.Mode != "ro" && m.Mode != "rw":
-			return at + "mode is neither ro nor rw"
+		case m.Mode != "ro" && m.Mode != "rw" && m.Mode != "overlay":
+			return at + "mode is none of ro, rw and overlay"
+		case m.Bytes < 0 || m.Inodes < 0:
+			return at + "bytes or inodes is negative"
+		case m.Mode != "overlay" && (m.Bytes != 0 || m.Inodes != 0):
+			return at + "bytes and inodes are the room of an overlay, which this is not"
 		case m.GuestPath == "/":
 			return at + "guest_path is the root, which has a member of its own"
 		case seen[m.GuestPath]:
@@ -484,12 +529,77 @@ func limitsFault(l Limits) string {
 	}{
 		{"limits.memory_bytes", l.MemoryBytes}, {"limits.cpu_millis", l.CPUMillis},
 		{"limits.pids", l.PIDs}, {"limits.output_bytes", l.OutputBytes},
+		{"limits.files", l.Files}, {"limits.cpu_time_ns", l.CPUTimeNS},
+		{"limits.cpu_weight", l.CPUWeight}, {"limits.io_bytes_per_second", l.IOBytesPerSecond},
+		{"limits.disk_bytes", l.DiskBytes}, {"limits.disk_inodes", l.DiskInodes},
 	} {
 		if f := negative(m.name, m.value); f != "" {
 			return f
 		}
 	}
+	if l.CPUWeight > maxWeight {
+		return fmt.Sprintf("limits.cpu_weight is more than %d", maxWeight)
+	}
 	return ""
+}
+
+// maxWeight is the largest share that the kernel knows (cpu.weight).
+const maxWeight = 10_000
+
+// sessionLimitsFault finds what one execution cannot have: its processes share these with the session.
+func sessionLimitsFault(l Limits) string {
+	for _, m := range []struct {
+		name  string
+		value int64
+	}{
+		{"cpu_weight", l.CPUWeight}, {"io_bytes_per_second", l.IOBytesPerSecond},
+		{"disk_bytes", l.DiskBytes}, {"disk_inodes", l.DiskInodes},
+	} {
+		if m.value != 0 {
+			return "limits." + m.name + " is a session's; it is asked for at the open"
+		}
+	}
+	return ""
+}
+
+func degradedFault(layers []string) string {
+	seen := map[string]bool{}
+	for i, name := range layers {
+		at := fmt.Sprintf("accept_degraded/%d", i)
+		if f := unlisted(at, name, sandbox.Degradable...); f != "" {
+			return f
+		}
+		if seen[name] {
+			return at + " occurs twice"
+		}
+		seen[name] = true
+	}
+	return ""
+}
+
+// destinationsFault checks the form of a list of destinations, and that the mode has one.
+func destinationsFault(name, mode string, list []Destination) string {
+	switch {
+	case len(list) > maxEgress:
+		return fmt.Sprintf("%s has more than %d elements", name, maxEgress)
+	case len(list) > 0 && mode != "egress" && mode != "full":
+		return name + " names destinations, and there is no network; ask for egress"
+	}
+	for i, d := range list {
+		if err := d.Validate(); err != nil {
+			return fmt.Sprintf("%s/%d: %v", name, i, err)
+		}
+	}
+	return ""
+}
+
+// Validate reports what makes a destination not well formed. Absent ports are every port; an
+// empty list names nothing, and is no destination (C19).
+func (d Destination) Validate() error {
+	if d.Ports != nil && len(d.Ports) == 0 {
+		return fmt.Errorf("destination %.100q: ports is empty, which names nothing; leave it out for every port", d.Name+d.CIDR)
+	}
+	return sandbox.Destination(d).Validate()
 }
 
 func graceFault(grace *int64) string {
@@ -506,14 +616,16 @@ func pageFault(limit int64) string {
 	return ""
 }
 
-func pathsFault(name string, paths []string) string {
+func pathsFault(name string, paths []string) string { return eachFault(name, paths, absFault) }
+
+func eachFault(name string, paths []string, fault func(name, p string) string) string {
 	if len(paths) > maxList {
 		return fmt.Sprintf("%s has more than %d elements", name, maxList)
 	}
 	seen := map[string]bool{}
 	for i, p := range paths {
 		at := fmt.Sprintf("%s/%d", name, i)
-		if f := absFault(at, p); f != "" {
+		if f := fault(at, p); f != "" {
 			return f
 		}
 		if seen[p] {
@@ -530,6 +642,17 @@ func absFault(name, p string) string {
 	}
 	if !path.IsAbs(p) || path.Clean(p) != p {
 		return name + " is not an absolute path without . and .. and doubled slashes"
+	}
+	return ""
+}
+
+// relFault wants a path below something: relative, in its one spelling, and never above it.
+func relFault(name, p string) string {
+	if f := pathFault(name, p); f != "" {
+		return f
+	}
+	if p == "" || path.Clean("/"+p) != "/"+p {
+		return name + " is not a relative path without . and .. and doubled slashes"
 	}
 	return ""
 }
@@ -557,6 +680,14 @@ func textFault(name, text string, most int) string {
 func idFault(name, id string) string {
 	if !idPattern.MatchString(id) {
 		return name + " is not one that was ever given out"
+	}
+	return ""
+}
+
+// needless refuses members that an operation does not look at.
+func needless(names string, set bool) string {
+	if set {
+		return "this operation has no " + names
 	}
 	return ""
 }

@@ -32,6 +32,20 @@ func TestValidate(t *testing.T) {
 		patch(&x)
 		return &Request{Op: OpExec, Exec: &x}
 	}
+	egress := func(list ...Destination) *Request {
+		return local(func(l *Local) { l.NetworkMode, l.Egress = "egress", list })
+	}
+	mount := func(m Mount) *Request {
+		m.HostPath, m.GuestPath = "/srv/w", "/work"
+		return local(func(l *Local) { l.Mounts = []Mount{m} })
+	}
+	space := func(op Op, w Workspace) *Request {
+		w.SessionID = "s"
+		return &Request{Op: op, Space: &w}
+	}
+	narrow := func(n GrantNetwork) *Request {
+		return &Request{Op: OpSessionNarrow, Narrow: &SessionNarrow{SessionID: "s", Network: n}}
+	}
 	neg := int64(-1)
 	ref := "sha256:" + strings.Repeat("0a", 32)
 	for _, row := range []struct {
@@ -74,7 +88,39 @@ func TestValidate(t *testing.T) {
 		{"env forged digest", local(func(l *Local) { l.Env = map[string]EnvValue{"A": {SecretDigest: "x"}} }), CodeInvalidEnv},
 		{"env length", local(func(l *Local) { l.Env = map[string]EnvValue{"A": {Text: strings.Repeat("x", 128<<10)}} }), CodeInvalidEnv},
 		{"network (R009)", local(func(l *Local) { l.NetworkMode = "host" }), CodeInvalidNetworkMode},
-		{"network later (R008)", local(func(l *Local) { l.NetworkMode = "full" }), CodeUnsupportedNetwork},
+		{"network none (R007)", local(func(l *Local) { l.NetworkMode = "none" }), ""},
+		{"network full (R008)", local(func(l *Local) { l.NetworkMode = "full" }), ""},
+		{"network egress (R009)", local(func(l *Local) { l.NetworkMode = "egress" }), ""},
+		{"destinations", egress(Destination{Name: "*.example.org", Ports: []uint16{443}}, Destination{CIDR: "192.0.2.0/24"}, Destination{CIDR: "2001:db8::/32", Ports: []uint16{1, 65535}}, Destination{Name: "db.example.org", Protocol: "tcp"}), ""},
+		{"destinations of no network", local(func(l *Local) { l.Egress = []Destination{{Name: "example.org"}} }), CodeInvalidParams},
+		{"destination of neither kind", egress(Destination{Ports: []uint16{443}}), CodeInvalidParams},
+		{"destination of both kinds", egress(Destination{Name: "example.org", CIDR: "192.0.2.0/24"}), CodeInvalidParams},
+		{"name in upper case", egress(Destination{Name: "Example.org"}), CodeInvalidParams},
+		{"name with a dot at its end", egress(Destination{Name: "example.org."}), CodeInvalidParams},
+		{"name that is an address", egress(Destination{Name: "127.1"}), CodeInvalidParams},
+		{"star in the middle", egress(Destination{Name: "a.*.org"}), CodeInvalidParams},
+		{"prefix that is not masked", egress(Destination{CIDR: "192.0.2.1/24"}), CodeInvalidParams},
+		{"IPv4 in the clothes of IPv6", egress(Destination{CIDR: "::ffff:192.0.2.0/120"}), CodeInvalidParams},
+		{"port 0", egress(Destination{Name: "example.org", Ports: []uint16{0}}), CodeInvalidParams},
+		{"ports that name nothing (C19)", egress(Destination{Name: "example.org", Ports: []uint16{}}), CodeInvalidParams},
+		{"protocol", egress(Destination{Name: "example.org", Protocol: "udp"}), CodeInvalidParams},
+		{"protocol of a prefix", egress(Destination{CIDR: "192.0.2.0/24", Protocol: "tcp"}), CodeInvalidParams},
+		{"many destinations", egress(make([]Destination, 257)...), CodeInvalidParams},
+		{"overlay", mount(Mount{Mode: "overlay"}), ""},
+		{"overlay with room", mount(Mount{Mode: "overlay", Bytes: 1 << 20, Inodes: 100}), ""},
+		{"overlay with less than no room", mount(Mount{Mode: "overlay", Bytes: -1}), CodeInvalidMount},
+		{"room of what is no overlay", mount(Mount{Mode: "rw", Inodes: 100}), CodeInvalidMount},
+		{"session limits", open(func(o *SessionOpen) {
+			o.Limits = Limits{Files: 1, CPUTimeNS: 1, CPUWeight: 10_000, IOBytesPerSecond: 1, DiskBytes: 1, DiskInodes: 1}
+		}), ""},
+		{"negative disk", open(func(o *SessionOpen) { o.Limits.DiskBytes = -1 }), CodeInvalidParams},
+		{"negative cpu time", open(func(o *SessionOpen) { o.Limits.CPUTimeNS = -1 }), CodeInvalidParams},
+		{"a weight that the kernel does not know", open(func(o *SessionOpen) { o.Limits.CPUWeight = 10_001 }), CodeInvalidParams},
+		{"degraded", open(func(o *SessionOpen) { o.Degraded = []string{"landlock", "time namespace"} }), ""},
+		{"degraded twice", open(func(o *SessionOpen) { o.Degraded = []string{"landlock", "landlock"} }), CodeInvalidParams},
+		{"degraded beyond the second walls", open(func(o *SessionOpen) { o.Degraded = []string{"seccomp filter"} }), CodeInvalidParams},
+		{"verify", open(func(o *SessionOpen) { o.Verify = "canary" }), ""},
+		{"verify otherwise", open(func(o *SessionOpen) { o.Verify = "all" }), CodeInvalidParams},
 
 		{"exec in order", exec(func(*Exec) {}), ""},
 		{"no session", exec(func(x *Exec) { x.SessionID = "" }), CodeSessionNotFound},
@@ -94,6 +140,38 @@ func TestValidate(t *testing.T) {
 		{"timeout", exec(func(x *Exec) { x.TimeoutNS = -1 }), CodeInvalidParams},
 		{"inline", exec(func(x *Exec) { x.MaxInline = -1 }), CodeInvalidParams},
 		{"exec limit", exec(func(x *Exec) { x.Limits.MemoryBytes = -1 }), CodeInvalidParams},
+		{"exec limits (R053)", exec(func(x *Exec) {
+			x.Limits = Limits{MemoryBytes: 1, CPUMillis: 1, PIDs: 1, Files: 1, CPUTimeNS: 1, OutputBytes: 1}
+		}), ""},
+		{"disk of one execution", exec(func(x *Exec) { x.Limits.DiskBytes = 1 }), CodeInvalidParams},
+		{"inodes of one execution", exec(func(x *Exec) { x.Limits.DiskInodes = 1 }), CodeInvalidParams},
+		{"weight of one execution", exec(func(x *Exec) { x.Limits.CPUWeight = 1 }), CodeInvalidParams},
+		{"io of one execution", exec(func(x *Exec) { x.Limits.IOBytesPerSecond = 1 }), CodeInvalidParams},
+
+		{"diff", space(OpWorkspaceDiff, Workspace{GuestPath: "/work", Limit: 10, After: "a/b"}), ""},
+		{"commit", space(OpWorkspaceCommit, Workspace{Paths: []string{"a", "b/c", "..d"}}), ""},
+		{"discard", space(OpWorkspaceDiscard, Workspace{}), ""},
+		{"diff without a session", &Request{Op: OpWorkspaceDiff, Space: &Workspace{}}, CodeSessionNotFound},
+		{"diff with the parameters of a read", &Request{Op: OpWorkspaceDiff, Read: &Read{SessionID: "s"}}, CodeInvalidParams},
+		{"overlay by a relative path", space(OpWorkspaceDiff, Workspace{GuestPath: "work"}), CodeInvalidParams},
+		{"diff of too much", space(OpWorkspaceDiff, Workspace{Limit: 1001}), CodeInvalidParams},
+		{"diff after what is not below", space(OpWorkspaceDiff, Workspace{After: "../a"}), CodeInvalidParams},
+		{"diff by path", space(OpWorkspaceDiff, Workspace{Paths: []string{"a"}}), CodeInvalidParams},
+		{"commit above (R096)", space(OpWorkspaceCommit, Workspace{Paths: []string{"a/../../b"}}), CodeInvalidParams},
+		{"commit of the parent (R096)", space(OpWorkspaceCommit, Workspace{Paths: []string{".."}}), CodeInvalidParams},
+		{"commit by an absolute path (R096)", space(OpWorkspaceCommit, Workspace{Paths: []string{"/etc"}}), CodeInvalidParams},
+		{"commit of nothing", space(OpWorkspaceCommit, Workspace{Paths: []string{""}}), CodeInvalidParams},
+		{"commit of a path that is not clean", space(OpWorkspaceCommit, Workspace{Paths: []string{"a/"}}), CodeInvalidParams},
+		{"commit with a NUL", space(OpWorkspaceCommit, Workspace{Paths: []string{"a\x00"}}), CodeInvalidParams},
+		{"commit twice", space(OpWorkspaceCommit, Workspace{Paths: []string{"a", "a"}}), CodeInvalidParams},
+		{"commit of too many", space(OpWorkspaceCommit, Workspace{Paths: make([]string, 4097)}), CodeInvalidParams},
+		{"commit of a page", space(OpWorkspaceCommit, Workspace{Limit: 1}), CodeInvalidParams},
+		{"discard by path", space(OpWorkspaceDiscard, Workspace{Paths: []string{"a"}}), CodeInvalidParams},
+		{"narrow", narrow(GrantNetwork{Mode: "egress", Allow: []Destination{{Name: "example.org"}}}), ""},
+		{"narrow to nothing", narrow(GrantNetwork{Mode: "none"}), ""},
+		{"narrow to an unknown mode", narrow(GrantNetwork{}), CodeInvalidNetworkMode},
+		{"narrow to none, with destinations", narrow(GrantNetwork{Mode: "none", Allow: []Destination{{Name: "example.org"}}}), CodeInvalidParams},
+		{"narrow to a bad name", narrow(GrantNetwork{Mode: "egress", Allow: []Destination{{Name: "-"}}}), CodeInvalidParams},
 		{"output mode (R044)", exec(func(x *Exec) { x.OutputMode = "blob" }), CodeInvalidOutputMode},
 		{"outputs", exec(func(x *Exec) { x.Outputs = []string{"out"} }), CodeInvalidParams},
 

@@ -137,6 +137,11 @@ func (c *Client) ResumeSession(ctx context.Context, session api.SessionTarget) (
 	return receipt(c.named(ctx, api.OpSessionResume, session))
 }
 
+// Narrow leaves a session less of its network. What is reached through the rest is cut off.
+func (c *Client) Narrow(ctx context.Context, narrow api.SessionNarrow) (*api.Receipt, error) {
+	return receipt(c.named(ctx, api.OpSessionNarrow, narrow))
+}
+
 // PutBlob stores everything that content holds. A ref that is not "" is checked
 // against it. Policy judges the size before the first byte travels, so content that
 // cannot tell its size is read into a temporary file first.
@@ -196,6 +201,11 @@ func (c *Client) Decide(ctx context.Context, req api.Request) (*api.Decision, er
 // Host returns what the machine offers and what the operator allows.
 func (c *Client) Host(ctx context.Context) (*api.HostInfo, error) {
 	return document[api.HostInfo](c.get(ctx, "/v1/host", nil))
+}
+
+// Capabilities returns what a session can be held by there, as far as the host and its operator go.
+func (c *Client) Capabilities(ctx context.Context) (*api.Capabilities, error) {
+	return document[api.Capabilities](c.get(ctx, "/v1/capabilities", nil))
 }
 
 // Quiescence says what keeps the supervisor from being quiet.

@@ -55,6 +55,7 @@ var decoders = map[string]func([]byte) (Record, error){
 	TypeStart:      whole[Start],
 	TypeFrame:      whole[Frame],
 	TypeNotice:     whole[Notice],
+	TypeNarrowed:   whole[Narrowed],
 	TypeSessionEnd: whole[SessionEnd],
 	TypeAdopted:    whole[Adopted],
 	TypeRetired:    whole[Retired],
@@ -352,6 +353,8 @@ func (s *scan) open(o *api.OpenResult) {
 			o.SessionID = s.text()
 		case "grant":
 			s.into(&o.Grant)
+		case "enforced":
+			o.Enforced = s.enforced()
 		case "started_at_ns":
 			o.StartedAtNS = s.number()
 		case "expires_at_ns":
@@ -360,6 +363,22 @@ func (s *scan) open(o *api.OpenResult) {
 			s.skip()
 		}
 	}
+}
+
+// enforced reads what a session goes without.
+func (s *scan) enforced() *api.Enforced {
+	e := new(api.Enforced)
+	for s.member() {
+		switch string(s.name) {
+		case "degraded":
+			s.into(&e.Degraded)
+		case "reports":
+			s.into(&e.Reports)
+		default:
+			s.skip()
+		}
+	}
+	return e
 }
 
 func (s *scan) result(x *api.ExecResult) {
@@ -381,6 +400,14 @@ func (s *scan) result(x *api.ExecResult) {
 			x.StderrBytes = s.number()
 		case "outputs":
 			s.into(&x.Outputs)
+		case "limits_hit":
+			s.into(&x.LimitsHit)
+		case "denials":
+			s.into(&x.Denials)
+		case "denials_dropped":
+			x.Dropped = s.number()
+		case "network":
+			s.into(&x.Network)
 		case "usage":
 			s.usage(&x.Usage)
 		case "started_at_ns":

@@ -123,7 +123,8 @@ func (y *story) receipt() Record {
 	switch d.op {
 	case api.OpSessionOpen:
 		r.Payload.Open = &api.OpenResult{SessionID: d.ses, Status: "ready", StartedAtNS: rec.AtNS, ExpiresAtNS: rec.AtNS + 9,
-			Grant: &api.Grant{Profile: "p", Root: "host", Workdir: "/w", Ceilings: api.Ceilings{Executions: 4}}}
+			Grant:    &api.Grant{Profile: "p", Root: "host", Workdir: "/w", Ceilings: api.Ceilings{Executions: 4}, Network: api.GrantNetwork{Mode: "egress"}},
+			Enforced: &api.Enforced{Degraded: []string{"landlock"}, Reports: map[string]string{"seccomp": "notification", "mounts": "", "capabilities": ""}}}
 	case api.OpExec:
 		x := &api.ExecResult{Status: "ok", ExitCode: rapid.IntRange(-1, 2).Draw(y.t, "exit"), Signal: y.one("signal", "", "", "KILL"),
 			Usage: api.Usage{CPUNS: 5, OOMKills: int64(rapid.IntRange(0, 1).Draw(y.t, "oom"))}}
@@ -134,6 +135,11 @@ func (y *story) receipt() Record {
 		x.Stdout = rapid.SampledFrom([]*api.Output{nil, {InlineText: &api.InlineText{Text: "a\n\"é\""}}, {InlineBytes: &api.InlineBytes{Bytes: []byte{0, 1, 2, 3}}},
 			{Blob: &api.BlobOutput{BlobRef: "sha256:out", SizeBytes: 70, PreviewBytes: []byte("p")}}, {InlineText: &api.InlineText{Text: "cut"}, Truncated: true, TotalBytes: 900}}).Draw(y.t, "stdout")
 		x.Outputs = []api.Artifact{{Path: "/a", BlobRef: "sha256:art", SizeBytes: 1}, {Path: "/b", ErrorCode: "path_not_found"}}
+		if rapid.Bool().Draw(y.t, "refused") {
+			x.Denials = []api.Denial{{Layer: "network", Rule: "not granted", Object: "example.org:443\n", Errno: "ECONNREFUSED", Count: 2}}
+			x.Dropped, x.Network = 1, &api.Traffic{Connections: 1, Refused: 2, Sent: 3}
+			x.LimitsHit = []api.LimitHit{{Ceiling: "pids", Code: api.CodePIDsExceeded, Scope: "session", Limit: 9}, {Ceiling: "memory", Code: api.CodeOOMKilled, Scope: "execution"}}
+		}
 		r.Payload.Exec = x
 	case api.OpProcessDelete:
 		r.Payload.Control = &api.ControlResult{ExecID: d.exec, Status: y.one("status", api.ControlDeleted, api.ControlConflict)}
@@ -188,12 +194,14 @@ func (y *story) end() Record {
 
 // rest is what seldom comes.
 func (y *story) rest() Record {
-	switch y.one("rest", "start", "decision", "adopted", "retired", "snapshot") {
+	switch y.one("rest", "start", "decision", "adopted", "retired", "snapshot", "narrowed") {
 	case "start":
 		small := func(name string) int { return rapid.IntRange(0, 4).Draw(y.t, name) }
 		return &Start{Header: y.head(), Limits: Limits{History: small("history"), Sessions: small("sessions"), Intents: small("intents"), Notices: 10 * small("notices"), Keys: small("keys")}}
 	case "decision":
 		return &Decision{Header: y.head(), IntentID: y.known().id, Allow: true}
+	case "narrowed":
+		return &Narrowed{Header: y.head(), SessionID: y.some("session", y.sessions), Network: api.GrantNetwork{Mode: y.one("mode", "none", "egress")}}
 	case "adopted":
 		return &Adopted{Header: y.head(), Sessions: []string{y.some("session", y.sessions)}, Executions: []string{y.some("exec", y.execs)}}
 	case "retired":

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -180,17 +181,41 @@ func (s *State) conclude(seq int64, p *process, rec *Settled) {
 	p.receipt = seq
 	p.Reason = reason
 	s.output(p, rec.AtNS)
-	if x.Usage.OOMKills > 0 || code == api.CodeOOMKilled {
-		n := p.event(api.NoticeThreshold, rec.AtNS)
-		n.Reason = string(api.CodeOOMKilled)
-		s.note(p.owner, n)
-	}
+	s.breaches(p, x, code, rec.AtNS)
 	s.become(p, state, rec.AtNS)
 	s.ended.add(p.owner.UID, seq, p)
 	if p.session != nil { // it may be out of view
 		p.session.Live--
+		p.session.account(x)
 		p.session = nil
 	}
+}
+
+// breaches tells of the ceilings that a command reached, each once, and of what was refused to it, once (R113).
+func (s *State) breaches(p *process, x *api.ExecResult, code api.Code, at int64) {
+	told := map[api.Code]bool{api.CodeTimeout: true, api.CodeSessionExpired: true} // those are its state
+	tell := func(code api.Code, detail string) {
+		if told[code] {
+			return
+		}
+		told[code] = true
+		n := p.event(api.NoticeThreshold, at)
+		n.Reason, n.Detail = shorten(string(code), keptText), shorten(detail, keptText)
+		s.note(p.owner, n)
+	}
+	for _, h := range x.LimitsHit {
+		tell(h.Code, h.Scope+" "+h.Ceiling)
+	}
+	if x.Usage.OOMKills > 0 || code == api.CodeOOMKilled {
+		tell(api.CodeOOMKilled, "")
+	}
+	if len(x.Denials) == 0 {
+		return
+	}
+	d, n := x.Denials[0], p.event(api.NoticeViolation, at)
+	n.Reason = shorten(d.Layer, keptText)
+	n.Detail = shorten(strings.TrimSpace(d.Rule+" "+d.Object+" "+d.Syscall), keptText)
+	s.note(p.owner, n)
 }
 
 // outcomes is how the end of an execution reads in its record, by error code. A code that is
@@ -205,6 +230,7 @@ var outcomes = map[api.Code]struct {
 	api.CodeCanceled:            {api.StateCanceled, string(api.CodeCanceled)},
 	api.CodeSessionClosed:       {api.StateCanceled, string(api.CodeSessionClosed)},
 	api.CodeOOMKilled:           {api.StateFailed, "oom"},
+	api.CodeCPUTimeExceeded:     {api.StateFailed, "cpu_time"},
 	api.CodeSpawnFailed:         {api.StateFailed, "spawn"},
 	api.CodeSupervisorRestarted: {api.StateFailed, "lost"},
 	api.CodeLost:                {api.StateFailed, "lost"},

@@ -22,6 +22,7 @@ const (
 	TypeFrame      = "frame"
 	TypeReceipt    = "receipt"
 	TypeNotice     = "notice"
+	TypeNarrowed   = "narrowed"
 	TypeSessionEnd = "session_end"
 	TypeAdopted    = "adopted"
 	TypeRetired    = "retired"
@@ -110,6 +111,7 @@ type SessionCounts struct {
 	SessionID      string `json:"session_id"`
 	Executions     int64  `json:"executions"`
 	LiveExecutions int64  `json:"live_executions"`
+	Narrowed       int64  `json:"narrowed,omitzero"` // its grant is that of its open after so many records of type narrowed
 }
 
 // Frame is a milestone, durable before anybody sees it (R118).
@@ -134,6 +136,13 @@ type Notice struct {
 	State     string         `json:"state,omitempty"`
 	Reason    string         `json:"reason,omitempty"`
 	Detail    string         `json:"detail,omitempty"`
+}
+
+// Narrowed says that a session has no more of a network than this from here on.
+type Narrowed struct {
+	Header
+	SessionID string           `json:"session_id"`
+	Network   api.GrantNetwork `json:"network"`
 }
 
 // SessionEnd is the end of a session, however it came about.
@@ -192,6 +201,8 @@ func typeOf(r Record) (string, error) {
 		return TypeReceipt, nil
 	case *Notice:
 		return TypeNotice, nil
+	case *Narrowed:
+		return TypeNarrowed, nil
 	case *SessionEnd:
 		return TypeSessionEnd, nil
 	case *Adopted:

@@ -64,6 +64,9 @@ func (s *State) openSession(seq int64, it *intent, rec *Settled) {
 	if open.Grant != nil {
 		ses.Profile, ses.Workdir = open.Grant.Profile, open.Grant.Workdir
 	}
+	if open.Enforced != nil {
+		ses.Degraded, ses.Silent = open.Enforced.Degraded, open.Enforced.Silent()
+	}
 	it.SessionID = ses.SessionID
 	s.sessions[ses.SessionID] = ses
 	s.opened.add(seq, ses)
@@ -116,6 +119,44 @@ func (s *State) notice(r *Notice) {
 	}
 	n.Detail = r.Detail
 	s.note(ses.owner, n)
+}
+
+// narrow leaves a session less of a network. A capture may hold the grant that it had.
+func (s *State) narrow(r *Narrowed) {
+	ses := s.living(r.SessionID)
+	if ses == nil {
+		return
+	}
+	if ses.Grant != nil {
+		grant := *ses.Grant
+		grant.Network = r.Network
+		ses.Grant = &grant
+	}
+	ses.Narrowed++
+	n := ses.event(r.AtNS, "narrowed")
+	n.Detail = r.Network.Mode
+	s.note(ses.owner, n)
+}
+
+// account adds what an execution used, as its receipt says. A capture may hold the sums so far.
+func (ses *session) account(x *api.ExecResult) {
+	u := &ses.Usage
+	u.CPUNS += x.Usage.CPUNS
+	u.PeakMemoryBytes = max(u.PeakMemoryBytes, x.Usage.PeakMemoryBytes)
+	u.OOMKills += x.Usage.OOMKills
+	if x.Network == nil {
+		return
+	}
+	var sum api.Traffic
+	if ses.Network != nil {
+		sum = *ses.Network
+	}
+	sum.Connections += x.Network.Connections
+	sum.Refused += x.Network.Refused
+	sum.Questions += x.Network.Questions
+	sum.Sent += x.Network.Sent
+	sum.Received += x.Network.Received
+	ses.Network = &sum
 }
 
 func (s *State) endSession(seq int64, r *SessionEnd) {

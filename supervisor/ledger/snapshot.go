@@ -14,7 +14,7 @@ import (
 
 // snapshotVersion is that of the documents below. A change of what Apply makes of records changes
 // it too: a state of other rules is not one of ours.
-const snapshotVersion = 2
+const snapshotVersion = 3
 
 // snapshot is a State as a document. Owners are named by their place in the list of owners. Every list
 // has one order, so that equal states have equal bytes.

@@ -151,6 +151,8 @@ func (s *State) apply(seq int64, r Record) error {
 		s.settle(seq, r)
 	case *Notice:
 		s.notice(r)
+	case *Narrowed:
+		s.narrow(r)
 	case *SessionEnd:
 		if r.State != sessionClosed && r.State != sessionError {
 			return fmt.Errorf("a session cannot end as %q", r.State)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
 	"slices"
@@ -626,6 +627,61 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// What is left of a session's network is its grant's, and what a capture holds stays as it was; a session that has ended is
+// not narrowed any more. What its executions used, reached and were refused is summed and told (R054, R113).
+func TestNarrowedAndAccounted(t *testing.T) {
+	l := tell(t)
+	l.open(alice, "s")
+	before := l.Capture()
+	taken, err := before.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrow := func(mode string) {
+		l.apply(&Narrowed{Header: l.head(), SessionID: "s", Network: api.GrantNetwork{Mode: mode}})
+	}
+	narrow("egress")
+	narrow("none")
+	ses, _ := l.Session("s")
+	if ses.Grant.Network.Mode != "none" || ses.Narrowed != 2 || ses.Grant.Profile != "agent" {
+		t.Errorf("%+v", ses)
+	}
+	if again, err := before.Encode(); err != nil || !bytes.Equal(again, taken) {
+		t.Errorf("a capture has changed: %v", err)
+	}
+	for _, x := range []string{"x", "y"} {
+		l.exec(alice, "s", x, false)
+		l.settle("i-"+x, api.OutcomeOK, api.Payload{Exec: &api.ExecResult{
+			Status: "ok", ExitCode: 137, ErrorCode: api.CodeOOMKilled, StartedAtNS: 150, EndedAtNS: 160,
+			Usage:     api.Usage{CPUNS: 5, PeakMemoryBytes: 7, OOMKills: 1},
+			LimitsHit: []api.LimitHit{{Ceiling: "memory", Code: api.CodeOOMKilled, Scope: "execution"}, {Ceiling: "pids", Code: api.CodePIDsExceeded, Scope: "session"}, {Ceiling: "timeout", Code: api.CodeTimeout}},
+			Denials:   []api.Denial{{Layer: "seccomp", Rule: "mount", Syscall: "mount", Errno: "EPERM", Count: 3}, {Layer: "network"}},
+			Network:   &api.Traffic{Connections: 1, Sent: 10},
+		}})
+	}
+	ses, _ = l.Session("s")
+	if ses.Usage != (api.Usage{CPUNS: 10, PeakMemoryBytes: 7, OOMKills: 2}) || ses.Network == nil || *ses.Network != (api.Traffic{Connections: 2, Sent: 20}) {
+		t.Errorf("%+v %+v", ses.Usage, ses.Network)
+	}
+	list, _, _ := l.Notices(OwnerOf(alice), "s", 0, 100)
+	var got []string
+	for _, n := range list {
+		if n.ExecID == "x" && (n.Kind == api.NoticeThreshold || n.Kind == api.NoticeViolation) || n.Reason == "narrowed" {
+			got = append(got, strings.TrimSpace(string(n.Kind)+" "+n.Reason+" "+n.Detail))
+		}
+	}
+	want := []string{"SESSION_STATE narrowed egress", "SESSION_STATE narrowed none",
+		"RESOURCE_THRESHOLD oom_killed execution memory", "RESOURCE_THRESHOLD pids_exceeded session pids", "POLICY_VIOLATION seccomp mount  mount"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	l.apply(&SessionEnd{Header: l.head(), SessionID: "s", State: "closed", Reason: "closed", Usage: api.Usage{CPUNS: 30}})
+	narrow("none")
+	if ses, _ = l.Session("s"); ses.Narrowed != 2 || ses.Usage.CPUNS != 30 || ses.Network.Sent != 20 || l.Refused() != 1 {
+		t.Errorf("%+v, %d refused", ses, l.Refused())
+	}
+}
+
 // Output, input and limits of a live execution are known to who goes on with it (R132).
 func TestProgress(t *testing.T) {
 	l := tell(t)
@@ -751,7 +807,7 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ from, to string }{
-		{`"version":2`, `"version":3`},
+		{`"version":3`, `"version":4`},
 		{`"records":`, `"records":-`},
 		{`"history":2000,`, ``},
 		{`"owner":1`, `"owner":7`},
@@ -763,7 +819,7 @@ func TestRestoreRefuses(t *testing.T) {
 		{`"key":"k"`, `"key":""`},
 		{`"seq":2,"kind"`, `"seq":3,"kind"`},
 		{`"in_session":1`, `"in_session":9`},
-		{`"version":2`, `"version":2,"more":1`},
+		{`"version":3`, `"version":3,"more":1`},
 		{`}]}`, `}]`},
 	} {
 		changed := strings.Replace(string(b), c.from, c.to, 1)

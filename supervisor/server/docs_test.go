@@ -30,7 +30,7 @@ func TestDocs(t *testing.T) {
 		"```\ncurl --unix-socket /run/stockade/stockade.sock -H 'Content-Type: application/json' \\\n" +
 		"     -d '{\"target\":{\"local\":{}}}' http://localhost/v1/sessions\n```\n")
 
-	open := d.show("POST /v1/sessions", "/v1/sessions", `{"target":{"local":{"mounts":[{"host_path":"/srv/work","guest_path":"/work","mode":"rw"}],"env":{"TOKEN":{"secret":"hunter2"}}}},"labels":{"team":"build"}}`)
+	open := d.show("POST /v1/sessions", "/v1/sessions", `{"target":{"local":{"mounts":[{"host_path":"/srv/work","guest_path":"/work","mode":"overlay","bytes":268435456,"inodes":10000}],"network_mode":"egress","egress":[{"name":"example.org","ports":[443]},{"cidr":"192.0.2.0/24"}],"env":{"TOKEN":{"secret":"hunter2"}}}},"labels":{"team":"build"}}`)
 	d.show("POST /v1/sessions", "/v1/sessions", `{"target":{"local":{}},"profile":"forbidden"}`)
 	d.show("POST /v1/sessions", "/v1/sessions", `{"target":{"local":{}},"Labels":{}}`)
 	session := regexp.MustCompile(`s-[a-z0-9]{26}`).FindString(open)
@@ -49,6 +49,7 @@ func TestDocs(t *testing.T) {
 		b.fake.pace <- struct{}{}
 	}()
 	d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":["chatter","1"]}`, "Accept", "text/event-stream")
+	d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":["reach"],"limits":{"cpu_time_ns":10000000000}}`)
 	d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":[]}`)
 	went := d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":["cat"],"stdin_open":true,"wait":false}`, "Idempotency-Key", "build-17")
 	running, of := regexp.MustCompile(`x-[a-z0-9]{26}`).FindString(went), "/v1/executions/"
@@ -85,6 +86,15 @@ func TestDocs(t *testing.T) {
 	d.show("POST /v1/sessions/{session_id}/pause", "/v1/sessions/s-unknown/pause", ``)
 	d.show("POST /v1/sessions/{session_id}/resume", "/v1/sessions/"+session+"/resume", ``)
 	d.show("POST /v1/sessions/{session_id}/resume", "/v1/sessions/"+session+"/resume", `{"session_id":"s-other"}`)
+	of = "/v1/sessions/" + session
+	d.show("POST /v1/sessions/{session_id}/narrow", of+"/narrow", `{"network":{"mode":"egress","allow":[{"name":"example.org","ports":[443]}]}}`)
+	d.show("POST /v1/sessions/{session_id}/narrow", of+"/narrow", `{"network":{"mode":"egress","allow":[{"name":"example.org"}]}}`)
+	d.show("GET /v1/sessions/{session_id}/diff", of+"/diff?guest_path=/work&limit=100", "")
+	d.show("GET /v1/sessions/{session_id}/diff", of+"/diff?guest_path=/tmp", "")
+	d.show("POST /v1/sessions/{session_id}/commit", of+"/commit", `{"paths":["main.go"]}`)
+	d.show("POST /v1/sessions/{session_id}/commit", of+"/commit", `{"paths":["../main.go"]}`)
+	d.show("POST /v1/sessions/{session_id}/discard", of+"/discard", `{"guest_path":"/work"}`)
+	d.show("POST /v1/sessions/{session_id}/discard", of+"/discard", `{"paths":["main.go"]}`)
 	d.show("GET /v1/intents", "/v1/intents?session_id="+session+"&limit=2", "")
 	d.show("GET /v1/intents", "/v1/intents?limit=100000", "")
 	d.show("GET /v1/intents/{intent_id}", "/v1/intents/"+intent, "")
@@ -112,6 +122,8 @@ func TestDocs(t *testing.T) {
 	d.show("POST /v1/decide", "/v1/decide", `{"op":"host.info"}`)
 	d.show("GET /v1/host", "/v1/host", "")
 	d.show("GET /v1/host", "/v1/host", "", "Stockade-Scope", `{"agent_id":"blind"}`)
+	d.show("GET /v1/capabilities", "/v1/capabilities", "")
+	d.show("GET /v1/capabilities", "/v1/capabilities", "", "Stockade-Scope", `{"agent_id":"blind"}`)
 	d.show("GET /v1/quiescence", "/v1/quiescence", "")
 	d.show("GET /v1/quiescence", "/v1/quiescence", "", "Stockade-Scope", `{"agent_id":"blind"}`)
 	d.show("GET /v1/snapshot", "/v1/snapshot", "")

@@ -162,16 +162,17 @@ decision := {"allow": true, "deny": [], "warn": [], "grant": {
 	"scratch": [{"guest_path": "/tmp", "bytes": 1048576, "inodes": 1000}],
 	"identity": {"uid": 1000, "gid": 1000},
 	"ceilings": {"memory_bytes": 67108864, "cpu_millis": 1000, "pids": 32, "files": 256, "output_bytes": 16777216, "executions": 16},
-	"seccomp": "default", "network": {"mode": "none"}, "env": {},
+	"seccomp": "default", "network": {"mode": object.get(local, "network_mode", "none"), "allow": object.get(local, "egress", [])}, "env": {},
 	"exec": {"max_timeout_ns": 60000000000, "default_timeout_ns": 10000000000},
 	"workdir": "/tmp", "hostname": object.get(local, "hostname", ""), "ttl_ns": 3600000000000,
 }} if object.get(input.request.open, "profile", "") != "forbidden"
 local := input.request.open.target.local
 default root := "host"
 root := "dir" if local.root.dir`)},
-	"exec.rego":   {Data: []byte("package stockade.exec\n" + yes)},
-	"signal.rego": {Data: []byte("package stockade.signal\n" + yes)},
-	"blob.rego":   {Data: []byte("package stockade.blob\n" + yes)},
+	"exec.rego":      {Data: []byte("package stockade.exec\n" + yes)},
+	"signal.rego":    {Data: []byte("package stockade.signal\n" + yes)},
+	"blob.rego":      {Data: []byte("package stockade.blob\n" + yes)},
+	"workspace.rego": {Data: []byte("package stockade.workspace\n" + yes)},
 	"read.rego": {Data: []byte(`package stockade.read
 default decision := {"allow": true, "deny": [], "warn": []}
 decision := {"allow": false, "deny": [{"code": "operation_not_allowed"}], "warn": []} if input.request.principal.scope.agent_id == "blind"`)},

@@ -127,6 +127,7 @@ func named() map[api.Op]func(*call, *api.Request) {
 		api.OpSessionSignal: (*call).carryOut,
 		api.OpSessionPause:  (*call).carryOut,
 		api.OpSessionResume: (*call).carryOut,
+		api.OpSessionNarrow: (*call).carryOut,
 		api.OpSessionClose:  (*call).carryOut,
 		api.OpExec:          (*call).exec,
 		api.OpProcessGet:    show(Supervisor.Process),
@@ -151,15 +152,30 @@ func named() map[api.Op]func(*call, *api.Request) {
 		api.OpCheckpoint:    show(Supervisor.Checkpoint),
 		api.OpBlobGet:       (*call).blob,
 		api.OpHostInfo:      show(Supervisor.HostInfo),
+		api.OpCapabilities:  show(Supervisor.Capabilities),
 		api.OpQuiescence:    show(Supervisor.Quiescence),
 		api.OpSnapshot:      show(Supervisor.Snapshot),
 		api.OpDrain:         (*call).carryOut,
+
+		api.OpWorkspaceDiff:    show(Supervisor.Diff),
+		api.OpWorkspaceCommit:  (*call).carryOut,
+		api.OpWorkspaceDiscard: (*call).carryOut,
 	}
 }
 
 // read serves a read whose parameters are in the URL.
 func read(c *call) {
 	req, err := c.fromURL()
+	c.serve(req, err)
+}
+
+// readDiff serves the diff of an overlay by its URL.
+func readDiff(c *call) {
+	req, err := c.fromURL()
+	if err == nil {
+		r := req.Read
+		req.Read, req.Space = nil, &api.Workspace{SessionID: r.SessionID, GuestPath: c.query.Get("guest_path"), After: r.After, Limit: r.Limit}
+	}
 	c.serve(req, err)
 }
 

@@ -29,6 +29,7 @@ import (
 //	sleep       says so, and runs until it is killed
 //	cat         copies stdin to stdout
 //	chatter N   prints N numbered lines to both streams, by turns
+//	reach       reaches a ceiling, and for what is not granted
 type fake struct {
 	started atomic.Int64 // executions
 	opened  atomic.Int64
@@ -65,7 +66,10 @@ func newFake(t testing.TB) *fake {
 
 func (f *fake) Host() sandbox.Host {
 	return sandbox.Host{Kernel: "6.18", Arch: "amd64", Cgroup: "v2", CPUs: 2, Memory: 1 << 30,
-		Layers: []sandbox.Layer{{Name: "user namespaces", State: "present", Required: true}}}
+		Layers: []sandbox.Layer{
+			{Name: "user namespaces", State: "present", Required: true},
+			{Name: "landlock", State: "missing", Detail: "operation not supported", Remedy: "landlock in the lsm= list of the kernel's command line"},
+		}}
 }
 
 func (f *fake) Done() <-chan struct{} { return nil }
@@ -86,6 +90,9 @@ func (f *fake) Open(_ context.Context, spec sandbox.Spec) (sandbox.Enforced, err
 	return sandbox.Enforced{
 		Namespaces: map[string]uint64{"user": 4026531837}, NoNewPrivs: true, Seccomp: 2,
 		MemoryBytes: spec.Limits.MemoryBytes, CPUMillis: spec.Limits.CPUMillis, PIDs: spec.Limits.PIDs, Cgroup: "v2",
+		Ceilings: []sandbox.CgroupFile{{Controller: "memory", File: "memory.max", Value: strconv.FormatInt(spec.Limits.MemoryBytes, 10)}},
+		Devices:  "bpf", Rlimits: map[string]uint64{"NOFILE": uint64(spec.Limits.Files)}, Landlock: 7,
+		Reports: map[string]string{"seccomp": "notification", "network": "relay", "cgroup": "counter", "mounts": "", "landlock": ""},
 	}, nil
 }
 
@@ -131,6 +138,15 @@ func (f *fake) run(e *fakeExec, argv []string, files [3]*os.File) {
 	case "chatter":
 		lines, _ := strconv.Atoi(argv[1])
 		f.chatter(e, lines, stdout, stderr)
+	case "reach":
+		r.ExitCode = 137
+		r.OOM = true
+		r.Hits = []sandbox.Hit{{Ceiling: sandbox.HitMemory, Scope: "session", Limit: 64 << 20, Peak: 64 << 20, Count: 1}}
+		r.Denials = []sandbox.Denial{
+			{Layer: "seccomp", Rule: "mount", Syscall: "mount", Errno: "EPERM", Count: 2, At: e.started},
+			{Layer: "network", Rule: "not granted", Object: "example.org:443", Errno: "ECONNREFUSED", Grant: "network:egress example.org:443", Count: 1, At: e.started},
+		}
+		r.Network = sandbox.Traffic{Connections: 1, Refused: 1, Questions: 2, Sent: 80, Received: 4000}
 	default:
 		r.ExitCode = 127
 	}

@@ -75,9 +75,9 @@ func (c *call) fromPath() (*api.Request, *api.Error) {
 	if err != nil {
 		return nil, err
 	}
-	name, field := "session_id", (*string)(nil)
+	name, field := "session_id", req.SessionID()
 	if ref := req.Ref(); ref == nil {
-		field = &req.Session.SessionID
+		// it is on a session
 	} else if name, field = "exec_id", &ref.ExecID; ref.IntentID != "" {
 		return nil, api.Errorf(api.CodeInvalidParams, "the path names the execution; leave intent_id out of the body")
 	}
@@ -101,7 +101,7 @@ func (c *call) fromParameters(op api.Op, body []byte) (*api.Request, *api.Error)
 	if err := declare(req, scope); err != nil {
 		return nil, err
 	}
-	if req.Read != nil {
+	if req.Reads() {
 		return req, c.unkeyed()
 	}
 	return req, c.keyed(req)

@@ -33,6 +33,13 @@ func routes() []route {
 			"Read the event log of a session: a page, after wait_ms if it would be empty, or a stream.", page, nil, api.NoticeList{}},
 		{"POST", "/v1/sessions/{session_id}/pause", api.OpSessionPause, control, "Freeze everything in a session.", nil, api.SessionTarget{}, api.Receipt{}},
 		{"POST", "/v1/sessions/{session_id}/resume", api.OpSessionResume, control, "Let everything in a session go on.", nil, api.SessionTarget{}, api.Receipt{}},
+		{"POST", "/v1/sessions/{session_id}/narrow", api.OpSessionNarrow, control, "Take a part of a session's network away. What is reached through it is cut off.",
+			nil, api.SessionNarrow{}, api.Receipt{}},
+		{"GET", "/v1/sessions/{session_id}/diff", api.OpWorkspaceDiff, readDiff, "Read what an overlay of a session has that its source has not: a page, in order of paths.",
+			[]string{"guest_path", "after", "limit"}, nil, api.SpaceResult{}},
+		{"POST", "/v1/sessions/{session_id}/commit", api.OpWorkspaceCommit, control, "Make the changes of an overlay to its source, all of them or those at and below paths.",
+			nil, api.Workspace{}, api.Receipt{}},
+		{"POST", "/v1/sessions/{session_id}/discard", api.OpWorkspaceDiscard, control, "Empty an overlay of a session in which nothing runs.", nil, api.Workspace{}, api.Receipt{}},
 		{"POST", "/v1/signal", api.OpSessionSignal, operate, "Deliver a signal to every live execution of a session.", nil, api.SessionSignal{}, api.Receipt{}},
 		{"POST", "/v1/close", api.OpSessionClose, operate, "End a session.", nil, api.SessionClose{}, api.Receipt{}},
 
@@ -72,6 +79,7 @@ func routes() []route {
 
 		{"POST", "/v1/decide", api.OpDecide, decide, "Ask what policy would say to an operation. Nothing is started.", nil, api.Ask{}, api.Decision{}},
 		{"GET", "/v1/host", api.OpHostInfo, read, "Show what the machine offers and the operator allows.", nil, nil, api.HostInfo{}},
+		{"GET", "/v1/capabilities", api.OpCapabilities, read, "Say what a session can be held by here, as far as host and operator go.", nil, nil, api.Capabilities{}},
 		{"GET", "/v1/quiescence", api.OpQuiescence, read, "Say what keeps the supervisor from being quiet.", nil, nil, api.Quiescence{}},
 		{"GET", "/v1/snapshot", api.OpSnapshot, read, "Digest everything that the supervisor knows, as its journal tells it.", nil, nil, api.Snapshot{}},
 		{"POST", "/v1/drain", api.OpDrain, operate, "Take no new sessions and executions, or with undo again.", nil, api.Drain{}, api.Receipt{}},

@@ -49,6 +49,8 @@ type Supervisor interface {
 	Checkpoint(ctx context.Context, req *api.Request) (*api.Checkpoint, *api.Receipt, error)
 	Decide(ctx context.Context, req *api.Request) (*api.Decision, *api.Receipt, error)
 	HostInfo(ctx context.Context, req *api.Request) (*api.HostInfo, *api.Receipt, error)
+	Capabilities(ctx context.Context, req *api.Request) (*api.Capabilities, *api.Receipt, error)
+	Diff(ctx context.Context, req *api.Request) (*api.SpaceResult, *api.Receipt, error)
 	Quiescence(ctx context.Context, req *api.Request) (*api.Quiescence, *api.Receipt, error)
 	Snapshot(ctx context.Context, req *api.Request) (*api.Snapshot, *api.Receipt, error)
 	Version() api.Version

@@ -1,0 +1,182 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/packet"
+)
+
+// An executor is init's own program in the place of a command: cloned as every command is, with
+// its streams, in its leaf, and on its way to becoming it. It costs a start of the program,
+// and is there for what has to happen between clone and execve. Its descriptor 3 is a socket of
+// the runner's, who tells it the command; what a caller says is in no environment of ours.
+//
+//	runner                              executor
+//	  │◀─────────────────────── parked ─┤  nobody reads its memory any more
+//	  │  command {argv, env, cwd, …}    │  Release
+//	  ├────────────────────────────────▶│  lowers limits, looks the program up, execve
+//	  │◀──────────────────────── failed │  or end of file: it is the command now
+//
+// Like everything that runs inside, it is believed no more than a command is.
+const (
+	kindParked  = 16 + iota // executor to runner; apart from the kinds that init knows
+	kindCommand             // runner to executor
+)
+
+// Execute is the executor's life up to execve, and returns its exit status if it does not come
+// to that. The caller has locked the main goroutine to the main thread.
+func Execute() int {
+	unix.CloseOnExec(socketFD)
+	// Its environment is empty, and it holds no secret yet.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return 1
+	}
+	// For these the runtime would write to a stderr that is the command's.
+	for _, sig := range []unix.Signal{unix.SIGQUIT, unix.SIGABRT} {
+		if err := defaultAction(sig); err != nil {
+			return 1
+		}
+	}
+	if err := packet.Send(socketFD, encode(kindParked, 0, nil)); err != nil {
+		return 1
+	}
+	msg, fds, err := new(packet.Buffer).Receive(socketFD)
+	packet.CloseAll(fds)
+	if err != nil { // nobody will let it go
+		return 1
+	}
+	kind, _, rest := head(msg)
+	var f commandFrame
+	if decode(rest, &f) != nil || kind != kindCommand {
+		return refuse(&Error{StageRequest, "decode", syscall.EPROTO})
+	}
+	if len(f.Canary) > 0 {
+		unix.Close(socketFD)
+		return tryAll(f.Canary)
+	}
+	return refuse(f.execute())
+}
+
+// refuse tells why there is no command.
+func refuse(e *Error) int {
+	_ = packet.Send(socketFD, encode(kindFailed, 0, e))
+	return 1
+}
+
+// execute replaces the process, or says why it cannot, as init does for what it starts itself.
+func (f *commandFrame) execute() *Error {
+	if len(f.Argv) == 0 || !strings.HasPrefix(f.Cwd, "/") {
+		return &Error{StageRequest, "decode", syscall.EPROTO}
+	}
+	if err := unix.Chdir(f.Cwd); err != nil {
+		return &Error{StageWorkdir, "enter " + f.Cwd, errno(err)}
+	}
+	program, refused := lookup(&f.Command)
+	if refused != nil {
+		return refused
+	}
+	// Last, because the executor has limits as the command has.
+	if err := limit(f.Rlimits, 0); err != nil {
+		return &Error{StageRequest, "rlimits", errno(err)}
+	}
+	e := errno(syscall.Exec(program, f.Argv, f.Env))
+	if slices.Contains(cloneErrors, e) {
+		return &Error{StageClone, "execve " + program, e}
+	}
+	return &Error{StageProgram, "execve " + program, e}
+}
+
+// parked is the runner's end of the conversation with an executor.
+type parked struct {
+	cmd    Command
+	file   *os.File // socket's
+	socket *packet.Conn
+	over   chan struct{} // closed when the executor, or the command that it became, has ended
+}
+
+// newParked returns the runner's end, and the executor's, which the caller closes.
+func newParked(cmd Command) (*parked, *os.File, error) {
+	ours, theirs, err := Pair()
+	if err != nil {
+		return nil, nil, err
+	}
+	socket, err := packet.NewConn(ours)
+	if err != nil {
+		ours.Close()
+		theirs.Close()
+		return nil, nil, err
+	}
+	return &parked{cmd, ours, socket, make(chan struct{})}, theirs, nil
+}
+
+// errRuns is what the end of file means: the command has taken the executor's place.
+var errRuns = errors.New("the executor has closed its socket")
+
+// receive returns the next message, or errRuns.
+func (k *parked) receive(ctx context.Context) (kind byte, rest *decoder, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = k.file.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	msg, fds, err := k.socket.Receive()
+	packet.CloseAll(fds)
+	switch {
+	case ctx.Err() != nil:
+		return 0, nil, ctx.Err()
+	case err != nil:
+		return 0, nil, errRuns
+	case len(msg) > packet.Inline: // a refusal has one path in it
+		return 0, nil, errMalformed
+	}
+	kind, _, rest = head(msg)
+	return kind, rest, nil
+}
+
+// wait returns once the command is parked.
+func (k *parked) wait(ctx context.Context) error {
+	kind, rest, err := k.receive(ctx)
+	switch {
+	case err == errRuns: // by its end: there was no room for it
+		return k.ended(ctx, &Error{StageClone, "start executor", syscall.EAGAIN})
+	case err != nil:
+		return err
+	case kind != kindParked || decode(rest, nil) != nil:
+		return errMalformed
+	}
+	return nil
+}
+
+// release tells the command, and returns once it has been executed.
+func (k *parked) release(ctx context.Context) error {
+	if err := k.socket.Send(encode(kindCommand, 0, &commandFrame{k.cmd})); err != nil {
+		return k.ended(ctx, &Error{StageClone, "release", syscall.ESRCH})
+	}
+	kind, rest, err := k.receive(ctx)
+	if err == errRuns {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	refused := new(Error)
+	if kind != kindFailed || decode(rest, refused) != nil {
+		return errMalformed
+	}
+	return k.ended(ctx, refused)
+}
+
+// ended returns refused once the executor has been reaped, so that its leaf is empty.
+func (k *parked) ended(ctx context.Context, refused *Error) error {
+	select {
+	case <-k.over:
+		return refused
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

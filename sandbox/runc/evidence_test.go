@@ -1,0 +1,243 @@
+package runc
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
+// unproved opens a session that must be refused because what is in force is not what was asked for,
+// with a word that says what, and nothing left.
+func unproved(t *testing.T, r *Runner, spec sandbox.Spec, word string) {
+	t.Helper()
+	before := residueOf(t, r)
+	_, err := r.Open(context.Background(), spec)
+	if err == nil {
+		t.Error("opened")
+		closeSession(t, r, spec.Session)
+	} else if codeOf(err) != sandbox.CodeNotEnforced || !strings.Contains(err.Error(), word) {
+		t.Errorf("got %v, want %q", err, word)
+	}
+	before.mustLeaveNothing(t, r)
+}
+
+// proofSpec has something of every layer.
+func proofSpec(t *testing.T, r *Runner) sandbox.Spec {
+	spec := hostSpec("proof")
+	r.options.Ceiling.Capabilities = []string{"CAP_NET_BIND_SERVICE"}
+	spec.Identity.Groups = []uint32{2001, 2000}
+	spec.Identity.Capabilities = []string{"CAP_NET_BIND_SERVICE"}
+	dir := mkdir(t, filepath.Join(sharedDir(t), "a place"), 0o755, 0)
+	spec.Mounts = []sandbox.Mount{{Source: source(t, r, spec.Caller, dir), Target: "/work"}}
+	return spec
+}
+
+// TestForged lets each thing that the evidence reads say something else, one at a time: every one of them
+// is compared (R019, R259).
+func TestForged(t *testing.T) {
+	r := newRunner(t)
+	spec := proofSpec(t, r)
+	e := open(t, r, spec)
+	closeSession(t, r, spec.Session)
+	if len(e.Mounts) < 30 || len(e.Rlimits) != 7 || e.Capabilities != 1<<unix.CAP_NET_BIND_SERVICE || len(e.Namespaces) != 8 {
+		t.Errorf("evidence %+v", e)
+	}
+	type forgery struct{ file, from, to, word string } // a regular expression, and what takes its place
+	var all []forgery
+	for _, kind := range []string{"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"} {
+		ours, err := os.Readlink("/proc/self/ns/" + kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, forgery{"ns/" + kind, ".*", ours, "the " + kind + " namespace is the runner's"})
+	}
+	for _, field := range strings.Fields("Uid Gid Groups CapInh CapPrm CapEff CapBnd CapAmb NoNewPrivs Seccomp Seccomp_filters") {
+		all = append(all, forgery{"status", `(?m)^(` + field + `:.*)[0-9a-f]\s*$`, "${1}9", field + " of thread"})
+	}
+	for _, c := range []forgery{
+		{"timens_offsets", "monotonic +-", "monotonic ", "timens_offsets"},
+		{"timens_offsets", "boottime +-", "boottime ", "timens_offsets"},
+		{"uid_map", "65536", "65537", "uid_map"},
+		{"gid_map", "0 +", "1 ", "gid_map"},
+		{"setgroups", "allow", "deny", "setgroups"},
+		{"limits", "(core file size +)1", "${1}0", "core file size"},
+		{"limits", "(Max locked memory +)[0-9]+", "${1}unlimited", "locked memory"},
+		{"limits", "(Max open files +[0-9]+ +)256", "${1}257", "open files"},
+		{"limits", "(Max processes +[0-9]+ +)64", "${1}65", "processes"},
+		{"mountinfo", "(?m)^.* /tmp .*\n", "", "/tmp is not mounted"},
+		{"mountinfo", "(?m)^(.* /tmp .*\n)", "$1$1", "/tmp is mounted twice"},
+		{"mountinfo", "$", "900 1 8:1 / /extra rw,nosuid,nodev - ext4 /dev/sda1 rw\n", "/extra is not one"},
+		{"mountinfo", "$", "900 1 8:1 / /proc/extra rw,nosuid,nodev - ext4 /dev/sda1 rw\n", "/proc/extra is not one"},
+		{"mountinfo", " /tmp rw,nosuid,nodev", " /tmp rw,nosuid", "mount /tmp is rw,nosuid,relatime"},
+		{"mountinfo", "( /tmp .*) - ", "$1 shared:7 - ", "/tmp is not private"},
+		{"mountinfo", "( /tmp .*) - ", "$1 master:7 - ", "/tmp is not private"},
+		{"mountinfo", " /usr ro,", " /usr rw,", "mount /usr is rw"},
+		{"mountinfo", ",idmapped", "", "mount /work is"},
+		{"mountinfo", " / ro,", " / rw,", "mount / is rw"},
+		{"mountinfo", " / / ro,", " /x / ro,", "mount / shows /x"},
+		{"mountinfo", "(?m)^.* /proc/keys .*\n", "", "/proc/keys is not mounted"},
+		{"mountinfo", "(?m)^.* /sys/firmware .*\n", "", "/sys/firmware is not mounted"},
+		{"mountinfo", " /sys/kernel ro,", " /sys/kernel rw,", "mount /sys/kernel is rw"},
+		{"mountinfo", " /proc/sys ro,", " /proc/sys rw,", "mount /proc/sys is rw"},
+		{"mountinfo", " /sys /proc/sys ", " /fs /proc/sys ", "mount /proc/sys shows /fs"},
+		{"mountinfo", "( /sys ro.* - )sysfs ", "${1}tmpfs ", "mount /sys is a tmpfs"},
+		{"mountinfo", "( /dev/pts .*),max=64", "$1", "file system /dev/pts"},
+		{"mountinfo", "( /dev/shm .*)size=65536k", "${1}size=1k", "file system /dev/shm"},
+		{"mountinfo", "(?m)^.* /dev/null .*\n", "", "/dev/null is not mounted"},
+	} {
+		all = append(all, c)
+	}
+	defer func() { r.forge = nil }()
+	for _, c := range all {
+		t.Run(c.file+" "+c.word, func(t *testing.T) {
+			changed := false
+			from := regexp.MustCompile(c.from)
+			r.forge = func(file, content string) string {
+				if file != c.file && !strings.HasSuffix(file, "/"+c.file) {
+					return content
+				}
+				forged := from.ReplaceAllString(content, c.to)
+				changed = changed || forged != content
+				return forged
+			}
+			unproved(t, r, spec, c.word)
+			if !changed {
+				t.Error("nothing was forged")
+			}
+		})
+	}
+}
+
+// TestMeddled changes what is being built behind the back of Open, one thing at a time: the kernel's
+// word is what counts (R018, R019).
+func TestMeddled(t *testing.T) {
+	r := newRunner(t)
+	plain := func() sandbox.Spec { return proofSpec(t, r) }
+	inside := func(o *opening, f func() error) error {
+		return apart(func() error {
+			ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", o.session.box.pid))
+			if err != nil {
+				return err
+			}
+			defer ns.Close()
+			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
+				return err
+			}
+			return f()
+		})
+	}
+	for _, c := range []struct {
+		name   string
+		step   string // after this
+		word   string
+		meddle func(o *opening) error
+	}{
+		{"another mount", "release", "is not one of the session's mounts", func(o *opening) error {
+			return inside(o, func() error { return unix.Mount("x", "/run", "tmpfs", 0, "") })
+		}},
+		{"something over a mount", "release", "/usr is mounted twice", func(o *opening) error {
+			return inside(o, func() error { return unix.Mount("x", "/usr", "tmpfs", unix.MS_RDONLY, "") })
+		}},
+		{"a mask that is gone", "release", "/proc/keys is not mounted", func(o *opening) error {
+			return inside(o, func() error { return unix.Unmount("/proc/keys", unix.MNT_DETACH) })
+		}},
+		{"another device in a mask's place", "release", "not the device 1:3", func(o *opening) error {
+			return inside(o, func() error {
+				if err := unix.Unmount("/proc/keys", unix.MNT_DETACH); err != nil {
+					return err
+				}
+				return unix.Mount("/dev/zero", "/proc/keys", "", unix.MS_BIND, "")
+			})
+		}},
+		{"another directory in a mount's place", "start", "/work is not what was to be mounted", func(o *opening) error {
+			for i, a := range o.files.attach {
+				if a.target != "/work" {
+					continue
+				}
+				other, err := newTmpfs("other", 4096, 2, "0755", 0)
+				if err != nil {
+					return err
+				}
+				a.tree.Close()
+				o.files.attach[i].tree = other
+			}
+			return nil
+		}},
+		{"a scratch that takes more", "release", "/tmp takes", func(o *opening) error {
+			return inside(o, func() error { return unix.Mount("", "/tmp", "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, "size=64m") })
+		}},
+		{"shared propagation", "release", "is not private", func(o *opening) error {
+			return inside(o, func() error { return unix.Mount("", "/tmp", "", unix.MS_SHARED, "") })
+		}},
+		{"another memory ceiling", "setup", "groups", func(o *opening) error {
+			g, file := o.session.groups.Paths()["memory"], "/memory.limit_in_bytes"
+			if g == "" {
+				g, file = o.session.groups.Paths()[""], "/memory.max"
+			}
+			if file == "/memory.limit_in_bytes" { // memory and swap first: it must not be below
+				if err := os.WriteFile(g+"/memory.memsw.limit_in_bytes", []byte("268435456"), 0); err != nil && !os.IsNotExist(err) {
+					return err
+				}
+			}
+			return os.WriteFile(g+file, []byte("268435456"), 0)
+		}},
+		{"another ceiling of processes", "setup", "groups", func(o *opening) error {
+			g := o.session.groups.Paths()["pids"]
+			if g == "" {
+				g = o.session.groups.Paths()[""]
+			}
+			return os.WriteFile(g+"/pids.max", []byte("max"), 0)
+		}},
+		{"init in another group", "setup", "init is not in", func(o *opening) error {
+			return os.WriteFile(o.session.groups.Paths()[""]+"/x/cgroup.procs", []byte(fmt.Sprint(o.session.box.pid)), 0)
+		}},
+		{"a lower limit", "setup", "open files", func(o *opening) error {
+			return unix.Prlimit(o.session.box.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 100, Max: 100}, nil)
+		}},
+		{"no filter", "release", "Seccomp of thread", func(o *opening) error {
+			o.filter = nil
+			return nil
+		}},
+		{"other capabilities", "files", "of thread", func(o *opening) error {
+			o.spec.Identity.Capabilities = []string{"CAP_NET_BIND_SERVICE", "CAP_NET_RAW"}
+			return nil
+		}},
+		{"other groups", "release", "Groups of thread", func(o *opening) error {
+			o.spec.Identity.Groups = []uint32{2000}
+			return nil
+		}},
+		{"another identity", "release", "Gid of thread", func(o *opening) error {
+			o.spec.Identity.GID = 1001
+			return nil
+		}},
+		{"another id range", "setup", "uid_map", func(o *opening) error {
+			o.session.base += sandbox.IDs
+			o.undo.Add(func() { o.session.base -= sandbox.IDs })
+			return nil
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			done := false
+			r.meddle = func(step string, o *opening) error {
+				if step != c.step {
+					return nil
+				}
+				done = true
+				return c.meddle(o)
+			}
+			defer func() { r.meddle = nil }()
+			unproved(t, r, plain(), c.word)
+			if !done {
+				t.Error("nothing was changed")
+			}
+		})
+	}
+}
