@@ -14,12 +14,12 @@ CRASHING := ./internal/journal ./internal/spool ./supervisor
 run: build                     ## the demonstration: a hermetic build, two refusals, the proof
 	bash scripts/delegated bash scripts/demo
 
-build: setup                   ## the four commands; only the runner is privileged and uses cgo
-	CGO_ENABLED=0 $(GO) build $(RELEASE) -o $(BIN)/ ./cmd/stockade ./cmd/stockaded ./cmd/stockade-init
+build: setup                   ## the five commands; only the runner is privileged and uses cgo
+	CGO_ENABLED=0 $(GO) build $(RELEASE) -o $(BIN)/ ./cmd/stockade ./cmd/stockaded ./cmd/stockade-init ./cmd/stockade-relay
 	CGO_ENABLED=1 $(GO) build $(RELEASE) -o $(BIN)/ ./cmd/stockade-run
 
-failpoints: setup              ## the four commands again, which the tests can kill at any point
-	CGO_ENABLED=0 $(GO) build -trimpath -tags failpoint -o $(BIN)/failpoint/ ./cmd/stockade ./cmd/stockaded ./cmd/stockade-init
+failpoints: setup              ## the five commands again, which the tests can kill at any point
+	CGO_ENABLED=0 $(GO) build -trimpath -tags failpoint -o $(BIN)/failpoint/ ./cmd/stockade ./cmd/stockaded ./cmd/stockade-init ./cmd/stockade-relay
 	CGO_ENABLED=1 $(GO) build -trimpath -tags failpoint -o $(BIN)/failpoint/ ./cmd/stockade-run
 
 test: vet unit policy integration  ## everything, in less than twelve minutes on two cores

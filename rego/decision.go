@@ -29,6 +29,11 @@ type ExecLimits struct {
 	TimeoutNS      int64 `json:"timeout_ns,omitzero"`
 	OutputBytes    int64 `json:"output_bytes,omitzero"`
 	MaxInlineBytes int64 `json:"max_inline_bytes,omitzero"`
+	MemoryBytes    int64 `json:"memory_bytes,omitzero"`
+	CPUMillis      int64 `json:"cpu_millis,omitzero"`
+	PIDs           int64 `json:"pids,omitzero"`
+	Files          int64 `json:"files,omitzero"`
+	CPUTimeNS      int64 `json:"cpu_time_ns,omitzero"`
 }
 
 // Obligations are what the supervisor must do with an allowed operation.
@@ -60,6 +65,19 @@ func decodeResult(v ast.Value) (result, error) {
 		return r, err
 	}
 	return r, json.Unmarshal(text, &r, json.RejectUnknownMembers(true))
+}
+
+// narrowed says which mounts are granted with less than was asked for: a caller that takes an overlay
+// for its own directory would look for its work in the wrong place.
+func narrowed(g *api.Grant, r *api.Request) []string {
+	var said []string
+	asked := askedMounts(r)
+	for _, m := range g.Mounts {
+		if ask := asked[[2]string{m.HostPath, m.GuestPath}]; wider(ask.Mode, m.Mode) {
+			said = append(said, fmt.Sprintf("mount %s: asked for %s, granted %s", m.GuestPath, ask.Mode, m.Mode))
+		}
+	}
+	return said
 }
 
 // judge turns an answer into a decision: pure, and the only place where Allow
@@ -95,6 +113,7 @@ func (d Decision) judge(e entrypoint, r result, in Input) Decision {
 			return d
 		}
 		d.Grant = r.Grant
+		d.Warn = append(d.Warn, narrowed(r.Grant, in.Request)...)
 	}
 	if r.Limits != nil {
 		if err := checkLimits(*r.Limits, in.Session); err != nil {

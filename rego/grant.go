@@ -1,10 +1,13 @@
 package rego
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -29,6 +32,11 @@ func checkGrant(g *api.Grant) error {
 		{"exec.max_arg_bytes", g.Exec.MaxArgBytes},
 		{"exec.max_inline_bytes", g.Exec.MaxInlineBytes},
 		{"ceilings.queued", g.Ceilings.Queued},
+		{"ceilings.cpu_weight", g.Ceilings.CPUWeight},
+		{"ceilings.cpu_time_ns", g.Ceilings.CPUTimeNS},
+		{"ceilings.io_bytes_per_second", g.Ceilings.IOBytesPerSecond},
+		{"ceilings.disk_bytes", g.Ceilings.DiskBytes},
+		{"ceilings.disk_inodes", g.Ceilings.DiskInodes},
 		{"ttl_ns", g.TTLNS},
 		{"idle_timeout_ns", g.IdleNS},
 		{"expires_at_ns", g.ExpiresNS},
@@ -48,10 +56,21 @@ func checkGrant(g *api.Grant) error {
 			return fmt.Errorf("mounts: host path %q is not absolute and clean", m.HostPath)
 		case !cleanPath(m.GuestPath) || m.GuestPath == "/":
 			return fmt.Errorf("mounts: guest path %q cannot be a mount point", m.GuestPath)
-		case m.Mode != "ro" && m.Mode != "rw":
+		case !slices.Contains(modes, m.Mode):
 			return fmt.Errorf("mounts: mode %q of %s", m.Mode, m.GuestPath)
 		case targets[m.GuestPath]:
 			return fmt.Errorf("mounts: %s is granted twice", m.GuestPath)
+		case m.Mode == modeOverlay && (m.Bytes <= 0 || m.Inodes <= 0):
+			return fmt.Errorf("mounts: overlay %s needs room in bytes and inodes", m.GuestPath)
+		case m.Mode != modeOverlay && (m.Bytes != 0 || m.Inodes != 0):
+			return fmt.Errorf("mounts: %s has the room of an overlay, and is none", m.GuestPath)
+		case m.Mode == "ro" && len(m.Protect) > 0:
+			return fmt.Errorf("mounts: %s protects paths, and nothing is written to it", m.GuestPath)
+		}
+		for i, p := range m.Protect {
+			if p == "" || path.Clean("/"+p) != "/"+p || strings.ContainsFunc(p, unicode.IsControl) || slices.Contains(m.Protect[:i], p) {
+				return fmt.Errorf("mounts: protected path %q of %s is not relative and clean, or there twice", p, m.GuestPath)
+			}
 		}
 		targets[m.GuestPath] = true
 	}
@@ -71,6 +90,17 @@ func checkGrant(g *api.Grant) error {
 			return fmt.Errorf("env: %q cannot be set", name)
 		}
 	}
+	if err := checkNetwork(g.Network); err != nil {
+		return err
+	}
+	for _, layer := range g.Degraded {
+		if !slices.Contains(sandbox.Degradable, layer) {
+			return fmt.Errorf("accept_degraded: %q is not a layer that can be done without", layer)
+		}
+	}
+	if g.Verify != "" && g.Verify != verifyCanary {
+		return fmt.Errorf("verify: %q is not canary", g.Verify)
+	}
 	if !slices.Contains([]string{"", "adopt", restartTerminate}, g.OnRestart) {
 		return fmt.Errorf("on_restart: %q is neither adopt nor terminate", g.OnRestart)
 	}
@@ -80,8 +110,31 @@ func checkGrant(g *api.Grant) error {
 	return nil
 }
 
+func checkNetwork(n api.GrantNetwork) error {
+	if len(n.Allow) > 0 && n.Mode != "egress" && n.Mode != "full" {
+		return fmt.Errorf("network: mode %q allows nothing", n.Mode)
+	}
+	for _, d := range n.Allow {
+		if err := d.Validate(); err != nil {
+			return fmt.Errorf("network: %w", err)
+		}
+	}
+	return nil
+}
+
 // restartTerminate is the lesser of the two ways to live through a restart.
 const restartTerminate = "terminate"
+
+// verifyCanary is the greater of the two degrees of proof.
+const verifyCanary = "canary"
+
+// modes of a mount, in order of what they let a session do.
+var modes = []string{"ro", modeOverlay, "rw"}
+
+const modeOverlay = "overlay"
+
+// wider reports whether one mode of a mount lets a session do more than another.
+func wider(mode, other string) bool { return slices.Index(modes, mode) > slices.Index(modes, other) }
 
 var rootKinds = []sandbox.RootKind{sandbox.RootHost, sandbox.RootDir, sandbox.RootPaths}
 
@@ -119,23 +172,110 @@ func exceeds(g *api.Grant, in Input) []api.Deny {
 	for _, m := range g.Mounts {
 		subject := "mount:" + m.GuestPath
 		source := in.Facts.Sources[m.HostPath]
-		mode, ok := asked[[2]string{m.HostPath, m.GuestPath}]
+		ask, ok := asked[[2]string{m.HostPath, m.GuestPath}]
 		if !ok {
 			over = append(over, exceeded(subject, "%s at %s was not asked for", m.HostPath, m.GuestPath))
 			continue
 		}
-		if m.Mode == "rw" && mode != "rw" {
-			over = append(over, exceeded(subject, "granted rw, asked for ro"))
+		if wider(m.Mode, ask.Mode) {
+			over = append(over, exceeded(subject, "granted %s, asked for %s", m.Mode, ask.Mode))
 		}
 		if why := outside(source, in.Ceiling); why != "" {
 			over = append(over, exceeded(subject, "%s %s", m.HostPath, why))
-		} else if m.Mode == "rw" && in.Ceiling.ReadWrite != nil && !belowAny(source.Resolved, in.Ceiling.ReadWrite) {
+		} else if p := reaches(source.Resolved, m.Protect); p != "" {
+			over = append(over, api.Deny{
+				Code: api.CodeMountModeNotAllowed, Subject: "mount:" + m.HostPath,
+				Message: fmt.Sprintf("%s is protected, as %s or what leads to it: mount it ro, or the tree that it is in", source.Resolved, p),
+			})
+		} else if m.Mode != "ro" && in.Ceiling.ReadWrite != nil && !belowAny(source.Resolved, in.Ceiling.ReadWrite) {
 			over = append(over, exceeded(subject, "%s may not be written: it is outside the ceiling's read_write", m.HostPath))
 		}
 	}
 	for _, p := range rootSources(in.Request) {
 		if why := outside(in.Facts.Sources[p], in.Ceiling); why != "" {
 			over = append(over, exceeded("root:"+p, "%s", why))
+		}
+	}
+	over = append(over, unasked(g, in.Request)...)
+	return append(over, unbounded(g)...)
+}
+
+// reaches returns the protected path that a source is, lies in, or leads to. What is protected goes by its place
+// below a mount: .git, mounted by itself, has its hooks at another one.
+func reaches(resolved string, protect []string) string {
+	for _, p := range protect {
+		if strings.Contains(resolved+"/", "/"+p+"/") {
+			return p
+		}
+		for parent := path.Dir(p); parent != "."; parent = path.Dir(parent) {
+			if strings.HasSuffix(resolved, "/"+parent) {
+				return p
+			}
+		}
+	}
+	return ""
+}
+
+// unasked names what of the network, and of the layers to be done without, nobody asked for.
+func unasked(g *api.Grant, r *api.Request) []api.Deny {
+	if r == nil || r.Open == nil || r.Open.Target.Local == nil {
+		return nil
+	}
+	var over []api.Deny
+	local := r.Open.Target.Local
+	wanted, granted := networkOf(askedNetwork(local)), networkOf(g.Network)
+	if !(sandbox.Network{Mode: granted.Mode}).Within(sandbox.Network{Mode: wanted.Mode}) {
+		over = append(over, exceeded("network:"+granted.Mode, "asked for %s", wanted.Mode))
+	}
+	for _, d := range granted.Allow {
+		if len(wanted.Allow) > 0 && !slices.ContainsFunc(wanted.Allow, func(w sandbox.Destination) bool { return w.Covers(d) }) {
+			over = append(over, exceeded("egress:"+d.Name+d.CIDR, "is no part of what was asked for"))
+		}
+	}
+	for _, layer := range g.Degraded {
+		if !slices.Contains(r.Open.Degraded, layer) {
+			over = append(over, exceeded("degraded:"+layer, "the caller does not accept to be without it"))
+		}
+	}
+	return over
+}
+
+// askedNetwork is the network that a request wants, with its default.
+func askedNetwork(l *api.Local) api.GrantNetwork {
+	return api.GrantNetwork{Mode: cmp.Or(l.NetworkMode, "none"), Allow: l.Egress}
+}
+
+// networkOf is a network as the kernel's side knows it.
+func networkOf(g api.GrantNetwork) sandbox.Network {
+	n := sandbox.Network{Mode: g.Mode}
+	for _, d := range g.Allow {
+		n.Allow = append(n.Allow, sandbox.Destination(d))
+	}
+	return n
+}
+
+// unbounded names what breaks a promise of the grant's own about the disk: private space that is larger,
+// or a mount that is written to in place, which nothing bounds.
+func unbounded(g *api.Grant) []api.Deny {
+	var over []api.Deny
+	bytes, inodes := privateRoom(g)
+	for _, n := range []struct {
+		name            string
+		granted, within int64
+	}{
+		{"ceilings.disk_bytes", bytes, g.Ceilings.DiskBytes},
+		{"ceilings.disk_inodes", inodes, g.Ceilings.DiskInodes},
+	} {
+		if n.within == 0 {
+			continue
+		}
+		if n.granted > n.within {
+			over = append(over, exceeded(n.name, "scratch and overlays have %d together, the ceiling is %d", n.granted, n.within))
+		}
+		for _, m := range g.Mounts {
+			if m.Mode == "rw" {
+				over = append(over, exceeded(n.name, "nothing bounds what is written to %s, which is rw; use overlay", m.GuestPath))
+			}
 		}
 	}
 	return over
@@ -159,8 +299,13 @@ func beyond(g *api.Grant, c sandbox.Ceiling) []api.Deny {
 			over = append(over, exceeded(fmt.Sprintf("identity:%d", id), "the ceiling is %d to %d", low, high))
 		}
 	}
-	if total := scratchBytes(g); c.ScratchBytes != 0 && total > c.ScratchBytes {
-		over = append(over, exceeded("scratch", "granted %d bytes, the ceiling is %d", total, c.ScratchBytes))
+	if total, _ := privateRoom(g); c.ScratchBytes != 0 && total > c.ScratchBytes {
+		over = append(over, exceeded("scratch", "scratch and overlays have %d bytes together, the ceiling is %d", total, c.ScratchBytes))
+	}
+	for _, d := range networkOf(g.Network).Allow {
+		if c.Denies(d) {
+			over = append(over, exceeded("egress:"+d.CIDR, "is in a range that no session reaches"))
+		}
 	}
 	if n := int64(len(g.Mounts)); c.Mounts != 0 && n > c.Mounts {
 		over = append(over, exceeded("mounts", "granted %d, the ceiling is %d", n, c.Mounts))
@@ -199,6 +344,7 @@ func bounds(g *api.Grant, c sandbox.Ceiling) []bound {
 		{"ceilings.files", &g.Ceilings.Files, c.Files},
 		{"ceilings.output_bytes", &g.Ceilings.OutputBytes, c.OutputBytes},
 		{"ceilings.executions", &g.Ceilings.Executions, c.Executions},
+		{"ceilings.cpu_time_ns", &g.Ceilings.CPUTimeNS, c.CPUTimeNS},
 		{"exec.max_timeout_ns", &g.Exec.MaxTimeoutNS, c.TimeoutNS},
 		{"exec.default_timeout_ns", &g.Exec.DefaultTimeoutNS, c.TimeoutNS},
 		{"exec.max_inline_bytes", &g.Exec.MaxInlineBytes, c.InlineBytes},
@@ -247,22 +393,37 @@ func idRange(c sandbox.Ceiling) (low, high uint32) {
 	return c.UIDs[0], min(c.UIDs[1], sandbox.InitUID-1)
 }
 
-func scratchBytes(g *api.Grant) (total int64) {
+// privateRoom is the size of all scratch and overlays together.
+func privateRoom(g *api.Grant) (bytes, inodes int64) {
 	for _, s := range g.Scratch {
-		total += s.Bytes
-		if total < 0 { // overflow: more than any ceiling
-			return 1<<63 - 1
-		}
+		bytes, inodes = saturate(bytes, s.Bytes), saturate(inodes, s.Inodes)
 	}
-	return total
+	for _, m := range g.Mounts {
+		bytes, inodes = saturate(bytes, m.Bytes), saturate(inodes, m.Inodes)
+	}
+	return bytes, inodes
 }
 
-// askedMounts gives the mode of each mount that a request asks for, by its two paths.
-func askedMounts(r *api.Request) map[[2]string]string {
-	asked := map[[2]string]string{}
+// saturate adds what is not negative: an overflow is more than any ceiling.
+func saturate(a, b int64) int64 {
+	if sum := a + b; sum >= 0 {
+		return sum
+	}
+	return math.MaxInt64
+}
+
+// askedMount is a mount of a request, and where it stands there.
+type askedMount struct {
+	api.Mount
+	index int
+}
+
+// askedMounts are the mounts that a request asks for, by their two paths.
+func askedMounts(r *api.Request) map[[2]string]askedMount {
+	asked := map[[2]string]askedMount{}
 	if r != nil && r.Open != nil && r.Open.Target.Local != nil {
-		for _, m := range r.Open.Target.Local.Mounts {
-			asked[[2]string{m.HostPath, m.GuestPath}] = m.Mode
+		for i, m := range r.Open.Target.Local.Mounts {
+			asked[[2]string{m.HostPath, m.GuestPath}] = askedMount{m, i}
 		}
 	}
 	return asked
@@ -307,6 +468,11 @@ func checkLimits(l ExecLimits, s *Session) error {
 		{"timeout_ns", l.TimeoutNS, s.Grant.Exec.MaxTimeoutNS},
 		{"output_bytes", l.OutputBytes, s.Grant.Ceilings.OutputBytes},
 		{"max_inline_bytes", l.MaxInlineBytes, s.Grant.Exec.MaxInlineBytes},
+		{"memory_bytes", l.MemoryBytes, s.Grant.Ceilings.MemoryBytes},
+		{"cpu_millis", l.CPUMillis, s.Grant.Ceilings.CPUMillis},
+		{"pids", l.PIDs, s.Grant.Ceilings.PIDs},
+		{"files", l.Files, s.Grant.Ceilings.Files},
+		{"cpu_time_ns", l.CPUTimeNS, s.Grant.Ceilings.CPUTimeNS},
 	} {
 		if n.limit < 0 || n.session != 0 && n.limit > n.session {
 			return fmt.Errorf("%s is %d, the session's is %d", n.name, n.limit, n.session)

@@ -2,6 +2,7 @@ package rego
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ import (
 )
 
 // Meet gives the grant that is in force: what was asked for, what policy grants and
-// what the operator permits, whichever is least. Numbers go to the minimum, rw to ro,
+// what the operator permits, whichever is least. Numbers go to the minimum, rw to overlay and ro,
 // lists to their intersection; nothing widens, and the order of mounts, lists or
 // ceilings does not matter. A number that the caller asked for and does not get is in
 // the list of clamps (C17). What cannot be met by less, such as another kind of root,
@@ -26,6 +27,7 @@ func Meet(ask *api.SessionOpen, grant api.Grant, ceiling sandbox.Ceiling) (api.G
 	}
 	m.limits(ask)
 	m.mounts(ask)
+	m.network(ask)
 	m.choices(ask)
 	m.complete()
 	slices.SortFunc(m.deny, func(a, b api.Deny) int {
@@ -44,6 +46,9 @@ type meeting struct {
 // limits lowers the grant to what was asked for, and says where that was more.
 func (m *meeting) limits(ask *api.SessionOpen) {
 	g, c := m.grant, m.ceiling
+	if ask.Limits.CPUWeight != 0 && g.Ceilings.CPUWeight == 0 {
+		g.Ceilings.CPUWeight = usualWeight
+	}
 	for _, l := range []struct {
 		field   string
 		asked   int64
@@ -54,6 +59,12 @@ func (m *meeting) limits(ask *api.SessionOpen) {
 		{"limits.cpu_millis", ask.Limits.CPUMillis, &g.Ceilings.CPUMillis, c.CPUMillis},
 		{"limits.pids", ask.Limits.PIDs, &g.Ceilings.PIDs, c.PIDs},
 		{"limits.output_bytes", ask.Limits.OutputBytes, &g.Ceilings.OutputBytes, c.OutputBytes},
+		{"limits.files", ask.Limits.Files, &g.Ceilings.Files, c.Files},
+		{"limits.cpu_time_ns", ask.Limits.CPUTimeNS, &g.Ceilings.CPUTimeNS, c.CPUTimeNS},
+		{"limits.cpu_weight", ask.Limits.CPUWeight, &g.Ceilings.CPUWeight, 0},
+		{"limits.io_bytes_per_second", ask.Limits.IOBytesPerSecond, &g.Ceilings.IOBytesPerSecond, 0},
+		{"limits.disk_bytes", ask.Limits.DiskBytes, &g.Ceilings.DiskBytes, 0},
+		{"limits.disk_inodes", ask.Limits.DiskInodes, &g.Ceilings.DiskInodes, 0},
 		{"session_ttl_ns", ask.SessionTTLNS, &g.TTLNS, c.TTLNS},
 		{"idle_timeout_ns", ask.IdleNS, &g.IdleNS, c.IdleNS},
 	} {
@@ -72,6 +83,10 @@ func (m *meeting) limits(ask *api.SessionOpen) {
 	}
 	g.Exec.Background = g.Exec.Background && (ask.Background == nil || *ask.Background)
 }
+
+// usualWeight is the kernel's own (cpu.weight). More than that takes from other sessions, so a grant
+// that is silent gives no more, unlike other ceilings.
+const usualWeight = 100
 
 // choices refuses what is one thing or another and was asked for otherwise.
 func (m *meeting) choices(ask *api.SessionOpen) {
@@ -117,19 +132,20 @@ func (m *meeting) choices(ask *api.SessionOpen) {
 
 // mounts keeps the granted mounts that were asked for. A mount that was asked for
 // and not granted is a denial: a session without it is not what the caller wants.
-func (m *meeting) mounts(ask *api.SessionOpen) {
-	asked := askedMounts(&api.Request{Open: ask})
+func (m *meeting) mounts(open *api.SessionOpen) {
+	asked := askedMounts(&api.Request{Open: open})
 	var kept []api.GrantMount
 	for _, gm := range m.grant.Mounts {
 		key := [2]string{gm.HostPath, gm.GuestPath}
-		mode, ok := asked[key]
+		ask, ok := asked[key]
 		if !ok {
 			continue
 		}
 		delete(asked, key)
-		if mode != "rw" {
-			gm.Mode = "ro"
+		if wider(gm.Mode, ask.Mode) {
+			gm.Mode, gm.Bytes, gm.Inodes, gm.Protect = "ro", 0, 0, nil // an overlay in its place would need room
 		}
+		m.room(&gm, ask)
 		kept = append(kept, gm)
 	}
 	for key := range asked {
@@ -139,8 +155,53 @@ func (m *meeting) mounts(ask *api.SessionOpen) {
 	m.grant.Mounts = kept
 }
 
+// room lowers the room of an overlay to what was asked for, and says where that was more.
+func (m *meeting) room(gm *api.GrantMount, ask askedMount) {
+	if gm.Mode != modeOverlay {
+		return
+	}
+	for _, r := range []struct {
+		name    string
+		asked   int64
+		granted *int64
+	}{{"bytes", ask.Bytes, &gm.Bytes}, {"inodes", ask.Inodes, &gm.Inodes}} {
+		if r.asked > *r.granted {
+			m.clamps = append(m.clamps, api.Clamp{Field: fmt.Sprintf("mounts/%d/%s", ask.index, r.name), Requested: r.asked, Effective: *r.granted, Source: "policy"})
+		}
+		*r.granted = least(*r.granted, r.asked)
+	}
+}
+
+// network leaves of what is granted what was asked for, and of the layers to be done without those that
+// both sides name. A destination that was asked for, and of which nothing is granted, is a denial.
+func (m *meeting) network(ask *api.SessionOpen) {
+	g := m.grant
+	if local := ask.Target.Local; local != nil {
+		wanted := askedNetwork(local)
+		if wanted.Mode == "none" {
+			g.Network = api.GrantNetwork{Mode: "none"}
+		}
+		covers := func(wide, d api.Destination) bool { return sandbox.Destination(wide).Covers(sandbox.Destination(d)) }
+		if len(wanted.Allow) > 0 {
+			g.Network.Allow = slices.DeleteFunc(g.Network.Allow, func(d api.Destination) bool {
+				return !slices.ContainsFunc(wanted.Allow, func(w api.Destination) bool { return covers(w, d) })
+			})
+		}
+		for _, w := range wanted.Allow {
+			if !slices.ContainsFunc(g.Network.Allow, func(d api.Destination) bool { return covers(w, d) }) {
+				m.refuse(api.CodeDestination, "egress:"+w.Name+w.CIDR, "nothing of it is granted")
+			}
+		}
+	}
+	g.Degraded = slices.DeleteFunc(g.Degraded, func(layer string) bool { return !slices.Contains(ask.Degraded, layer) })
+	if ask.Verify == verifyCanary {
+		g.Verify = verifyCanary
+	}
+}
+
 // complete refuses a grant that leaves open what every session must have bounded.
 func (m *meeting) complete() {
+	m.deny = append(m.deny, unbounded(m.grant)...)
 	c := m.grant.Ceilings
 	for _, n := range []struct {
 		name  string
@@ -171,6 +232,11 @@ func MeetExec(ask *api.Exec, grant api.Grant, tighter ExecLimits) (ExecLimits, [
 		TimeoutNS:      least(grant.Exec.MaxTimeoutNS, tighter.TimeoutNS),
 		OutputBytes:    least(grant.Ceilings.OutputBytes, tighter.OutputBytes),
 		MaxInlineBytes: least(grant.Exec.MaxInlineBytes, tighter.MaxInlineBytes),
+		MemoryBytes:    least(grant.Ceilings.MemoryBytes, tighter.MemoryBytes),
+		CPUMillis:      least(grant.Ceilings.CPUMillis, tighter.CPUMillis),
+		PIDs:           least(grant.Ceilings.PIDs, tighter.PIDs),
+		Files:          least(grant.Ceilings.Files, tighter.Files),
+		CPUTimeNS:      least(grant.Ceilings.CPUTimeNS, tighter.CPUTimeNS),
 	}
 	var clamps []api.Clamp
 	for _, l := range []struct {
@@ -181,6 +247,11 @@ func MeetExec(ask *api.Exec, grant api.Grant, tighter ExecLimits) (ExecLimits, [
 		{"timeout_ns", ask.TimeoutNS, &limits.TimeoutNS},
 		{"limits.output_bytes", ask.Limits.OutputBytes, &limits.OutputBytes},
 		{"max_inline_bytes", ask.MaxInline, &limits.MaxInlineBytes},
+		{"limits.memory_bytes", ask.Limits.MemoryBytes, &limits.MemoryBytes},
+		{"limits.cpu_millis", ask.Limits.CPUMillis, &limits.CPUMillis},
+		{"limits.pids", ask.Limits.PIDs, &limits.PIDs},
+		{"limits.files", ask.Limits.Files, &limits.Files},
+		{"limits.cpu_time_ns", ask.Limits.CPUTimeNS, &limits.CPUTimeNS},
 	} {
 		if *l.granted != 0 && l.asked > *l.granted {
 			clamps = append(clamps, api.Clamp{Field: l.field, Requested: l.asked, Effective: *l.granted, Source: "policy"})
@@ -232,6 +303,8 @@ func rootKind(r api.Root) string {
 func clone(g api.Grant) api.Grant {
 	g.Mounts = slices.Clone(g.Mounts)
 	g.Scratch = slices.Clone(g.Scratch)
+	g.Network.Allow = slices.Clone(g.Network.Allow)
+	g.Degraded = slices.Clone(g.Degraded)
 	g.Identity.Groups = slices.Clone(g.Identity.Groups)
 	g.Identity.Capabilities = slices.Clone(g.Identity.Capabilities)
 	g.Env.Allow = slices.Clone(g.Env.Allow)

@@ -1,11 +1,13 @@
 package rego_test
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
@@ -14,12 +16,31 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
-// The properties of the meet: nothing widens, and order does not matter (R053, R092, C17).
+// The properties of the meet: nothing widens, and order does not matter (R053, R084, R086, R092, R099, C17).
 
 var (
 	paths    = []string{"/a", "/b", "/c"}
 	restarts = []string{"", "adopt", "terminate"}
+	modes    = []string{"ro", "overlay", "rw"}
+	places   = []api.Destination{
+		{Name: "*.a.org"}, {Name: "x.a.org", Ports: []uint16{443}}, {Name: "b.org", Protocol: "tcp"}, {Name: "b.org", Ports: []uint16{80, 443}},
+		{CIDR: "8.8.0.0/16"}, {CIDR: "8.8.8.0/24", Ports: []uint16{53}}, {CIDR: "10.0.0.0/8"}, {CIDR: "10.1.0.0/16", Ports: []uint16{22}},
+	}
+	layers = []string{"landlock", "time namespace"}
 )
+
+func destinations() *rapid.Generator[[]api.Destination] {
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(places), 0, 4, func(d api.Destination) string { return fmt.Sprint(d) })
+}
+
+// networkOf is a network as package sandbox compares it.
+func networkOf(g api.GrantNetwork) sandbox.Network {
+	n := sandbox.Network{Mode: g.Mode}
+	for _, d := range g.Allow {
+		n.Allow = append(n.Allow, sandbox.Destination(d))
+	}
+	return n
+}
 
 func bound() *rapid.Generator[int64] {
 	return rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(1, 8))
@@ -37,7 +58,7 @@ func optional(names ...string) *rapid.Generator[[]string] {
 func anAsk() *rapid.Generator[*api.SessionOpen] {
 	return rapid.Custom(func(t *rapid.T) *api.SessionOpen {
 		local := &api.Local{
-			NetworkMode: rapid.SampledFrom([]string{"", "none", "full"}).Draw(t, "network"),
+			NetworkMode: rapid.SampledFrom([]string{"", "none", "egress", "full"}).Draw(t, "network"),
 			Workdir:     rapid.SampledFrom([]string{"", "/w"}).Draw(t, "workdir"),
 		}
 		switch rapid.IntRange(0, 2).Draw(t, "root") {
@@ -47,7 +68,14 @@ func anAsk() *rapid.Generator[*api.SessionOpen] {
 			local.Root.Dir = &api.RootDir{Path: "/r"}
 		}
 		for _, p := range rapid.SliceOfDistinct(rapid.SampledFrom(paths), rapid.ID).Draw(t, "mounts") {
-			local.Mounts = append(local.Mounts, api.Mount{HostPath: "/host" + p, GuestPath: p, Mode: rapid.SampledFrom([]string{"ro", "rw"}).Draw(t, "mode")})
+			m := api.Mount{HostPath: "/host" + p, GuestPath: p, Mode: rapid.SampledFrom(modes).Draw(t, "mode")}
+			if m.Mode == "overlay" {
+				m.Bytes, m.Inodes = bound().Draw(t, "bytes"), bound().Draw(t, "inodes")
+			}
+			local.Mounts = append(local.Mounts, m)
+		}
+		if local.NetworkMode == "egress" || local.NetworkMode == "full" {
+			local.Egress = destinations().Draw(t, "egress")
 		}
 		local.Env = map[string]api.EnvValue{}
 		for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"A", "B_C"}), rapid.ID).Draw(t, "env") {
@@ -58,8 +86,12 @@ func anAsk() *rapid.Generator[*api.SessionOpen] {
 		ask.OnRestart = rapid.SampledFrom(restarts).Draw(t, "on restart")
 		ask.Limits = api.Limits{
 			MemoryBytes: bound().Draw(t, "memory"), CPUMillis: bound().Draw(t, "cpu"),
-			PIDs: bound().Draw(t, "pids"), OutputBytes: bound().Draw(t, "output"),
+			PIDs: bound().Draw(t, "pids"), OutputBytes: bound().Draw(t, "output"), Files: bound().Draw(t, "files"),
+			CPUTimeNS: bound().Draw(t, "cpu time"), CPUWeight: bound().Draw(t, "weight"), IOBytesPerSecond: bound().Draw(t, "io"),
+			DiskBytes: bound().Draw(t, "disk"), DiskInodes: bound().Draw(t, "disk inodes"),
 		}
+		ask.Degraded = rapid.SliceOfDistinct(rapid.SampledFrom(layers), rapid.ID).Draw(t, "degraded")
+		ask.Verify = rapid.SampledFrom([]string{"", "canary"}).Draw(t, "verify")
 		if rapid.Bool().Draw(t, "says background") {
 			b := rapid.Bool().Draw(t, "background")
 			ask.Background = &b
@@ -79,14 +111,28 @@ func aGrant() *rapid.Generator[api.Grant] {
 			Ceilings: api.Ceilings{
 				MemoryBytes: bound().Draw(t, "memory"), CPUMillis: bound().Draw(t, "cpu"), PIDs: bound().Draw(t, "pids"),
 				Files: bound().Draw(t, "files"), OutputBytes: bound().Draw(t, "output"), Executions: bound().Draw(t, "executions"),
+				CPUTimeNS: bound().Draw(t, "cpu time"), CPUWeight: bound().Draw(t, "weight"), IOBytesPerSecond: bound().Draw(t, "io"),
+				DiskBytes: bound().Draw(t, "disk"), DiskInodes: bound().Draw(t, "disk inodes"),
 			},
-			Seccomp: "default", Network: api.GrantNetwork{Mode: "none"},
-			Env:   api.GrantEnv{Allow: optional("A", "B_*").Draw(t, "allow"), Max: bound().Draw(t, "max")},
-			Exec:  api.GrantExec{MaxTimeoutNS: bound().Draw(t, "timeout"), DefaultTimeoutNS: bound().Draw(t, "default timeout"), Background: rapid.Bool().Draw(t, "background")},
-			TTLNS: bound().Draw(t, "ttl"), IdleNS: bound().Draw(t, "idle"), OnRestart: rapid.SampledFrom(restarts).Draw(t, "on restart"),
+			Seccomp: "default", Network: api.GrantNetwork{Mode: rapid.SampledFrom([]string{"none", "egress", "full"}).Draw(t, "network")},
+			Degraded: rapid.SliceOfDistinct(rapid.SampledFrom(layers), rapid.ID).Draw(t, "degraded"),
+			Verify:   rapid.SampledFrom([]string{"", "canary"}).Draw(t, "verify"),
+			Env:      api.GrantEnv{Allow: optional("A", "B_*").Draw(t, "allow"), Max: bound().Draw(t, "max")},
+			Exec:     api.GrantExec{MaxTimeoutNS: bound().Draw(t, "timeout"), DefaultTimeoutNS: bound().Draw(t, "default timeout"), Background: rapid.Bool().Draw(t, "background")},
+			TTLNS:    bound().Draw(t, "ttl"), IdleNS: bound().Draw(t, "idle"), OnRestart: rapid.SampledFrom(restarts).Draw(t, "on restart"),
 		}
 		for _, p := range rapid.SliceOfDistinct(rapid.SampledFrom(paths), rapid.ID).Draw(t, "mounts") {
-			g.Mounts = append(g.Mounts, api.GrantMount{HostPath: "/host" + p, GuestPath: p, Mode: rapid.SampledFrom([]string{"ro", "rw"}).Draw(t, "mode")})
+			m := api.GrantMount{HostPath: "/host" + p, GuestPath: p, Mode: rapid.SampledFrom(modes).Draw(t, "mode")}
+			if m.Mode == "overlay" {
+				m.Bytes, m.Inodes = rapid.Int64Range(1, 8).Draw(t, "bytes"), rapid.Int64Range(1, 8).Draw(t, "inodes")
+			}
+			g.Mounts = append(g.Mounts, m)
+		}
+		for range rapid.IntRange(0, 1).Draw(t, "scratch") {
+			g.Scratch = append(g.Scratch, api.GrantScratch{GuestPath: "/tmp", Bytes: 4, Inodes: 4})
+		}
+		if g.Network.Mode != "none" {
+			g.Network.Allow = destinations().Draw(t, "allow")
 		}
 		return g
 	})
@@ -95,10 +141,11 @@ func aGrant() *rapid.Generator[api.Grant] {
 func aCeiling() *rapid.Generator[sandbox.Ceiling] {
 	return rapid.Custom(func(t *rapid.T) sandbox.Ceiling {
 		c := sandbox.Ceiling{
-			Capabilities: optional("CAP_NET_RAW", "CAP_SYS_ADMIN").Draw(t, "capabilities"),
-			Seccomp:      optional("default", "strict").Draw(t, "seccomp"),
-			Networks:     optional("none", "full").Draw(t, "networks"),
-			MemoryBytes:  bound().Draw(t, "memory"), CPUMillis: bound().Draw(t, "cpu"), PIDs: bound().Draw(t, "pids"),
+			Capabilities:  optional("CAP_NET_RAW", "CAP_SYS_ADMIN").Draw(t, "capabilities"),
+			Seccomp:       optional("default", "strict").Draw(t, "seccomp"),
+			Networks:      optional("none", "egress", "full").Draw(t, "networks"),
+			NetworkDenied: optional("10.0.0.0/8").Draw(t, "denied"), CPUTimeNS: bound().Draw(t, "cpu time"), ScratchBytes: bound().Draw(t, "scratch"),
+			MemoryBytes: bound().Draw(t, "memory"), CPUMillis: bound().Draw(t, "cpu"), PIDs: bound().Draw(t, "pids"),
 			Files: bound().Draw(t, "files"), OutputBytes: bound().Draw(t, "output"), Executions: bound().Draw(t, "executions"),
 			TTLNS: bound().Draw(t, "ttl"), IdleNS: bound().Draw(t, "idle"), TimeoutNS: bound().Draw(t, "timeout"), Mounts: bound().Draw(t, "mounts"),
 		}
@@ -132,7 +179,12 @@ func TestMeetNeverWidens(t *testing.T) {
 		within(t, "cpu", got.Ceilings.CPUMillis, ask.Limits.CPUMillis, g.CPUMillis, c.CPUMillis)
 		within(t, "pids", got.Ceilings.PIDs, ask.Limits.PIDs, g.PIDs, c.PIDs)
 		within(t, "output", got.Ceilings.OutputBytes, ask.Limits.OutputBytes, g.OutputBytes, c.OutputBytes)
-		within(t, "files", got.Ceilings.Files, g.Files, c.Files)
+		within(t, "files", got.Ceilings.Files, ask.Limits.Files, g.Files, c.Files)
+		within(t, "cpu time", got.Ceilings.CPUTimeNS, ask.Limits.CPUTimeNS, g.CPUTimeNS, c.CPUTimeNS)
+		within(t, "weight", got.Ceilings.CPUWeight, ask.Limits.CPUWeight, g.CPUWeight)
+		within(t, "io", got.Ceilings.IOBytesPerSecond, ask.Limits.IOBytesPerSecond, g.IOBytesPerSecond)
+		within(t, "disk", got.Ceilings.DiskBytes, ask.Limits.DiskBytes, g.DiskBytes)
+		within(t, "disk inodes", got.Ceilings.DiskInodes, ask.Limits.DiskInodes, g.DiskInodes)
 		within(t, "executions", got.Ceilings.Executions, g.Executions, c.Executions)
 		within(t, "ttl", got.TTLNS, ask.SessionTTLNS, grant.TTLNS, c.TTLNS)
 		within(t, "idle", got.IdleNS, ask.IdleNS, grant.IdleNS, c.IdleNS)
@@ -157,9 +209,23 @@ func TestMeetNeverWidens(t *testing.T) {
 			if asked < 0 || granted < 0 {
 				t.Fatalf("%+v out of nothing", m)
 			}
-			if m.Mode == "rw" && (ask.Target.Local.Mounts[asked].Mode != "rw" || grant.Mounts[granted].Mode != "rw") {
-				t.Fatalf("%+v is wider than asked or granted", m)
+			for _, mode := range []string{ask.Target.Local.Mounts[asked].Mode, grant.Mounts[granted].Mode} {
+				if slices.Index(modes, m.Mode) > slices.Index(modes, mode) {
+					t.Fatalf("%+v is wider than asked or granted", m)
+				}
 			}
+			if m.Mode == "overlay" {
+				within(t, "room", m.Bytes, ask.Target.Local.Mounts[asked].Bytes, grant.Mounts[granted].Bytes)
+				within(t, "inodes", m.Inodes, ask.Target.Local.Mounts[asked].Inodes, grant.Mounts[granted].Inodes)
+			}
+		}
+		for _, layer := range got.Degraded {
+			if !slices.Contains(ask.Degraded, layer) || !slices.Contains(grant.Degraded, layer) {
+				t.Fatalf("without %s, which somebody wants", layer)
+			}
+		}
+		if (got.Verify == "canary") != (ask.Verify == "canary" || grant.Verify == "canary") {
+			t.Fatalf("%q asked, %q granted, %q in force", ask.Verify, grant.Verify, got.Verify)
 		}
 		if len(deny) > 0 {
 			return
@@ -167,6 +233,31 @@ func TestMeetNeverWidens(t *testing.T) {
 		// What is not denied is what was asked for, as far as it has no lesser form.
 		if len(got.Mounts) != len(ask.Target.Local.Mounts) {
 			t.Fatal("a mount that was asked for is missing, and nothing says so")
+		}
+		network := networkOf(got.Network)
+		if !network.Within(networkOf(grant.Network)) {
+			t.Fatalf("%+v is more than was granted", network)
+		}
+		wanted := networkOf(api.GrantNetwork{Mode: cmp.Or(ask.Target.Local.NetworkMode, "none"), Allow: ask.Target.Local.Egress})
+		if len(wanted.Allow) > 0 && !network.Within(wanted) || !(sandbox.Network{Mode: network.Mode}).Within(wanted) {
+			t.Fatalf("%+v is more than was asked for", network)
+		}
+		if len(network.Allow) > 0 && c.Denies(network.Allow[0]) {
+			t.Fatal("a range that is never reached")
+		}
+		var bytes, inodes int64
+		for _, s := range got.Scratch {
+			bytes, inodes = bytes+s.Bytes, inodes+s.Inodes
+		}
+		for _, m := range got.Mounts {
+			bytes, inodes = bytes+m.Bytes, inodes+m.Inodes
+			if m.Mode == "rw" && (got.Ceilings.DiskBytes != 0 || got.Ceilings.DiskInodes != 0) {
+				t.Fatal("a ceiling of disk that nothing holds")
+			}
+		}
+		if bytes > 0 {
+			within(t, "private bytes", bytes, got.Ceilings.DiskBytes, c.ScratchBytes)
+			within(t, "private inodes", inodes, got.Ceilings.DiskInodes)
 		}
 		for name := range maps.Keys(ask.Target.Local.Env) {
 			if !rego.EnvAllowed(grant.Env.Allow, name) {
@@ -206,14 +297,14 @@ func TestMeetOrderDoesNotMatter(t *testing.T) {
 		slices.Reverse(grant.Mounts)
 		reversed, _, reversedDeny := rego.Meet(ask, grant, one)
 		same(t, "mounts in another order", first, reversed)
-		if diff := cmp.Diff(deny, reversedDeny); diff != "" {
+		if diff := gocmp.Diff(deny, reversedDeny); diff != "" {
 			t.Fatal(diff)
 		}
 	})
 }
 
 func same(t *rapid.T, what string, a, b api.Grant) {
-	if diff := cmp.Diff(a, b, cmpopts.EquateEmpty()); diff != "" {
+	if diff := gocmp.Diff(a, b, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("%s: %s", what, diff)
 	}
 }
@@ -239,7 +330,7 @@ func TestClamps(t *testing.T) {
 		{Field: "session_ttl_ns", Requested: 200, Effective: 70, Source: "ceiling"},
 		{Field: "idle_timeout_ns", Requested: 60, Effective: 50, Source: "policy"},
 	}
-	if diff := cmp.Diff(want, clamps); diff != "" {
+	if diff := gocmp.Diff(want, clamps); diff != "" {
 		t.Error(diff)
 	}
 	if got.Ceilings.CPUMillis != 50 || got.Ceilings.PIDs != 100 || got.TTLNS != 70 {
@@ -249,13 +340,22 @@ func TestClamps(t *testing.T) {
 
 func TestMeetExec(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		ask := &api.Exec{TimeoutNS: bound().Draw(t, "timeout"), MaxInline: bound().Draw(t, "inline"), Limits: api.Limits{OutputBytes: bound().Draw(t, "output")}}
+		ask := &api.Exec{TimeoutNS: bound().Draw(t, "timeout"), MaxInline: bound().Draw(t, "inline"), Limits: api.Limits{
+			OutputBytes: bound().Draw(t, "output"), MemoryBytes: bound().Draw(t, "memory"), CPUMillis: bound().Draw(t, "cpu"),
+			PIDs: bound().Draw(t, "pids"), Files: bound().Draw(t, "files"), CPUTimeNS: bound().Draw(t, "cpu time"),
+		}}
 		grant := aGrant().Draw(t, "grant")
-		tighter := rego.ExecLimits{TimeoutNS: bound().Draw(t, "tighter"), OutputBytes: bound().Draw(t, "less output")}
+		tighter := rego.ExecLimits{TimeoutNS: bound().Draw(t, "tighter"), OutputBytes: bound().Draw(t, "less output"), MemoryBytes: bound().Draw(t, "less memory")}
 		got, clamps := rego.MeetExec(ask, grant, tighter)
 		within(t, "timeout", got.TimeoutNS, ask.TimeoutNS, grant.Exec.MaxTimeoutNS, tighter.TimeoutNS)
 		within(t, "output", got.OutputBytes, ask.Limits.OutputBytes, grant.Ceilings.OutputBytes, tighter.OutputBytes)
 		within(t, "inline", got.MaxInlineBytes, ask.MaxInline, grant.Exec.MaxInlineBytes)
+		c := grant.Ceilings
+		within(t, "memory", got.MemoryBytes, ask.Limits.MemoryBytes, c.MemoryBytes, tighter.MemoryBytes)
+		within(t, "cpu", got.CPUMillis, ask.Limits.CPUMillis, c.CPUMillis)
+		within(t, "pids", got.PIDs, ask.Limits.PIDs, c.PIDs)
+		within(t, "files", got.Files, ask.Limits.Files, c.Files)
+		within(t, "cpu time", got.CPUTimeNS, ask.Limits.CPUTimeNS, c.CPUTimeNS)
 		for _, c := range clamps {
 			if c.Effective >= c.Requested {
 				t.Fatalf("%+v is no clamp", c)
@@ -287,7 +387,7 @@ func TestMeetModify(t *testing.T) {
 		if row.clamped {
 			want = []api.Clamp{{Field: "timeout_ns", Requested: row.asked, Effective: row.want, Source: "policy"}}
 		}
-		if diff := cmp.Diff(want, clamps); diff != "" {
+		if diff := gocmp.Diff(want, clamps); diff != "" {
 			t.Errorf("%s: %s", row.name, diff)
 		}
 	}

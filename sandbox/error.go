@@ -31,6 +31,7 @@ const (
 	CodeNoExec         = "exec_not_found"
 	CodeFrozen         = "session_paused" // nothing starts in a session that is frozen
 	CodeBusy           = "session_limit_exceeded"
+	CodeCPUTime        = "cpu_time_exceeded"  // the session has used as much processor time as it may
 	CodeProtected      = "protected_path"     // a path that must be protected cannot be: a symbolic link, a device
 	CodeNoOverlay      = "no_overlay"         // the path inside is not an overlay's
 	CodeConflict       = "commit_conflict"    // what lies below an overlay has changed in a way that cannot be written over

@@ -224,9 +224,9 @@ func TestClamps(t *testing.T) {
 			Limits: api.Limits{OutputBytes: 1 << 30, MemoryBytes: 1 << 40},
 		})
 		want := []api.Clamp{
-			{Field: "limits.memory_bytes", Requested: 1 << 40, Effective: 64 << 20, Source: "policy"},
 			{Field: "limits.output_bytes", Requested: 1 << 30, Effective: 256 << 10, Source: "policy"},
 			{Field: "max_inline_bytes", Requested: 2 << 20, Effective: 32 << 10, Source: "policy"},
+			{Field: "limits.memory_bytes", Requested: 1 << 40, Effective: 64 << 20, Source: "policy"},
 			{Field: "timeout_ns", Requested: int64(time.Hour), Effective: int64(30 * time.Second), Source: "runtime"},
 		}
 		if diff := cmp.Diff(want, r.Clamped); diff != "" {

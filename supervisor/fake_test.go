@@ -35,6 +35,8 @@ type fake struct {
 	hang     bool              // Resolve and Open answer when their ctx ends
 	artifact map[string]string // inside path to content
 	mounted  []string          // in every session, as the evidence says
+	reports  map[string]string // of every session
+	degraded []string          // layers that every session is without
 
 	mu       sync.Mutex
 	calls    []string
@@ -69,6 +71,7 @@ type process struct {
 	stdin          string
 	stdout, stderr *conduit
 	started        time.Time
+	says           *sandbox.Result // what the layers say of it, if the command has them say it
 	result         *sandbox.Result // once it has ended
 	ended          chan struct{}
 	frozen         bool
@@ -321,6 +324,7 @@ func (f *fake) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, e
 	return sandbox.Enforced{
 		Namespaces: map[string]uint64{"user": 1}, NoNewPrivs: true, Seccomp: 2,
 		MemoryBytes: spec.Limits.MemoryBytes, CPUMillis: spec.Limits.CPUMillis, PIDs: spec.Limits.PIDs, Cgroup: "v2", Mounts: f.mounted,
+		Reports: f.reports, Degraded: f.degraded,
 	}, nil
 }
 
@@ -358,6 +362,9 @@ func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbo
 			p.stderr.Close()
 		}
 		r := sandbox.Result{ExitCode: e.code, Signal: e.signal, OOM: e.oom, Started: p.started, Ended: f.now()}
+		if p.says != nil {
+			r.Hits, r.Denials, r.Dropped, r.Network = p.says.Hits, p.says.Denials, p.says.Dropped, p.says.Network
+		}
 		if e.signal != 0 {
 			r.ExitCode = -1
 		}
@@ -719,7 +726,7 @@ import rego.v1
 default decision := {"allow": false, "deny": [{"code": "no"}]}
 
 decision := {"allow": true, "deny": []} if {
-	object.get(input.request.read, "state", "") != "error"
+	object.get(input.request, ["read", "state"], "") != "error"
 	not input.process.labels.hidden
 }
 `)},

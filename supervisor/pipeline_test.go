@@ -175,7 +175,7 @@ func TestInvalidRequests(t *testing.T) {
 			{api.CodeInvalidSignal, api.Request{Op: api.OpSessionSignal, Signal: &api.SessionSignal{SessionID: id, Signal: "NOPE"}}},
 			{api.CodeInvalidMode, api.Request{Op: api.OpSessionClose, Close: &api.SessionClose{SessionID: id, Mode: "x"}}},
 			{api.CodeSessionNotFound, api.Request{Op: api.OpExec, Exec: &api.Exec{SessionID: "s-none", Argv: []string{"true"}}}},
-			{api.CodeUnsupportedByHost, api.Request{Op: api.OpExec, Exec: &api.Exec{SessionID: id, Argv: []string{"true"}, Limits: api.Limits{PIDs: 1}}}},
+			{api.CodeInvalidParams, api.Request{Op: api.OpExec, Exec: &api.Exec{SessionID: id, Argv: []string{"true"}, Limits: api.Limits{DiskBytes: 1}}}},
 		} {
 			before := len(b.records())
 			r := b.do(tt.req)

@@ -84,10 +84,12 @@ func planMount(m api.GrantMount, from sandbox.Source) sandbox.Mount {
 	mount := sandbox.Mount{Source: from, Target: m.GuestPath, ReadOnly: true, Digest: m.Class == classInput}
 	switch m.Mode {
 	case "rw":
-		mount.ReadOnly, mount.Protected = false, m.Protect
+		mount.ReadOnly = false
 	case modeOverlay:
-		mount.ReadOnly, mount.Protected = false, m.Protect
-		mount.Overlay = &sandbox.Overlay{Bytes: m.Bytes, Inodes: m.Inodes}
+		mount.ReadOnly, mount.Overlay = false, &sandbox.Overlay{Bytes: m.Bytes, Inodes: m.Inodes}
+	}
+	if !mount.ReadOnly && from.Kind == "dir" { // a file has nothing below it
+		mount.Protected = m.Protect
 	}
 	return mount
 }

@@ -5,7 +5,9 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -38,6 +40,7 @@ func TestPlan(t *testing.T) {
 		root  api.Root
 		grant *api.Grant
 		facts map[string]rego.Source
+		host  []sandbox.Layer
 	}{
 		{name: "host", grant: grant(func(*api.Grant) {})},
 		{
@@ -68,13 +71,33 @@ func TestPlan(t *testing.T) {
 			}),
 			facts: map[string]rego.Source{"/usr/lib/go": found("/usr/lib/go", "dir", 4), "/bin/sh": found("/usr/bin/dash", "file", 5), "/src": found("/src", "dir", 6)},
 		},
+		{
+			name: "isolated", // R086: every ceiling; overlays, protected paths, a network, and a layer that this host has
+			grant: grant(func(g *api.Grant) {
+				g.Mounts = []api.GrantMount{
+					{HostPath: "/src", GuestPath: "/work", Mode: "overlay", Protect: []string{".git/hooks", ".vscode"}, Bytes: 1 << 20, Inodes: 100},
+					{HostPath: "/data", GuestPath: "/data", Mode: "rw", Protect: []string{".envrc"}},
+					{HostPath: "/ref", GuestPath: "/ref", Mode: "Overlay"}, // no mode: nothing is written to it
+				}
+				g.Network = api.GrantNetwork{Mode: "egress", Allow: []api.Destination{
+					{Name: "*.example.org", Ports: []uint16{443}}, {Name: "db.example.org", Protocol: "tcp"}, {CIDR: "192.0.2.0/24"},
+				}}
+				g.Ceilings.CPUWeight, g.Ceilings.CPUTimeNS, g.Ceilings.IOBytesPerSecond = 50, 1e9, 1<<20
+				g.Degraded = []string{sandbox.LayerLandlock, sandbox.LayerTimeNS}
+				g.Verify = "canary"
+			}),
+			facts: map[string]rego.Source{"/src": found("/src", "dir", 6), "/data": found("/data", "dir", 7), "/ref": found("/ref", "dir", 8)},
+			host:  []sandbox.Layer{{Name: sandbox.LayerLandlock, State: "missing", Required: true}, {Name: sandbox.LayerTimeNS, State: "present"}},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			req := &api.Request{
 				Op: api.OpSessionOpen, Principal: api.Principal{UID: 1000, GID: 100, Groups: []uint32{27}},
 				Open: &api.SessionOpen{Target: api.Target{Local: &api.Local{Root: tt.root}}},
 			}
-			spec, err := plan(req, tt.grant, rego.Facts{Sources: tt.facts}, newFake().host)
+			host := newFake().host
+			host.Layers = append(host.Layers, tt.host...)
+			spec, err := plan(req, tt.grant, rego.Facts{Sources: tt.facts}, host)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +112,8 @@ func TestPlan(t *testing.T) {
 
 func golden(t *testing.T, name string, v any) {
 	t.Helper()
-	got, err := json.Marshal(v, json.Deterministic(true), jsontext.WithIndent("  "))
+	durations := json.MarshalToFunc(func(enc *jsontext.Encoder, d time.Duration) error { return enc.WriteToken(jsontext.String(d.String())) })
+	got, err := json.Marshal(v, json.Deterministic(true), json.WithMarshalers(durations), jsontext.WithIndent("  "))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,6 +138,14 @@ func TestPlanRefuses(t *testing.T) {
 	missing := newFake().host
 	missing.Layers = []sandbox.Layer{{Name: "seccomp", State: "missing", Required: true}}
 	mount := &api.Grant{Root: "host", Mounts: []api.GrantMount{{HostPath: "/x", GuestPath: "/x", Mode: "ro"}}}
+	without := func(layer string) sandbox.Host {
+		host := newFake().host
+		host.Layers = []sandbox.Layer{{Name: layer, State: "missing"}}
+		return host
+	}
+	overlay := &api.Grant{Root: "host", Network: api.GrantNetwork{Mode: "none"}, Mounts: []api.GrantMount{{HostPath: "/x", GuestPath: "/x", Mode: "overlay"}}}
+	network := &api.Grant{Root: "host", Network: api.GrantNetwork{Mode: "egress"}}
+	rate := &api.Grant{Root: "host", Network: api.GrantNetwork{Mode: "none"}, Ceilings: api.Ceilings{IOBytesPerSecond: 1}}
 	for _, tt := range []struct {
 		name  string
 		code  api.Code
@@ -121,6 +153,9 @@ func TestPlanRefuses(t *testing.T) {
 		facts rego.Facts
 		host  sandbox.Host
 	}{
+		{"an overlay without overlayfs", api.CodeUnsupportedByHost, overlay, rego.Facts{}, without(sandbox.LayerOverlay)},
+		{"a network without its rules", api.CodeUnsupportedByHost, network, rego.Facts{}, without(layerNetwork)},
+		{"a rate that nothing holds", api.CodeUnsupportedByHost, rate, rego.Facts{}, without(layerIO)},
 		{"a host without a required layer", api.CodeUnsupportedByHost, &api.Grant{Root: "host"}, rego.Facts{}, missing},
 		{"a source that cannot be reached", api.CodeMountSource, mount, rego.Facts{Sources: map[string]rego.Source{"/x": {Error: "mount_source"}}}, newFake().host},
 		{"a source that was not looked at", "", mount, rego.Facts{}, newFake().host},
@@ -132,6 +167,85 @@ func TestPlanRefuses(t *testing.T) {
 		e, ok := errors.AsType[*api.Error](err)
 		if err == nil || ok != (tt.code != "") || ok && e.Code != tt.code {
 			t.Errorf("%s: %v", tt.name, err)
+		}
+		if tt.code == api.CodeUnsupportedByHost && !strings.Contains(err.Error(), tt.host.Layers[0].Name) {
+			t.Errorf("%s: %v does not name the layer", tt.name, err)
+		}
+	}
+}
+
+// R053 R054 R099 C17 C18: a ceiling of one execution that is below its session's becomes one of its own, one that is not
+// is the session's, and what was cut is said with whose bound it was.
+func TestPlanExecLimits(t *testing.T) {
+	session := api.Ceilings{MemoryBytes: 100 << 20, CPUMillis: 1000, PIDs: 10, Files: 100, OutputBytes: 1000, Executions: 1}
+	for _, tt := range []struct {
+		name    string
+		ask     api.Limits
+		policy  rego.ExecLimits
+		want    sandbox.ExecLimits
+		clamped []api.Clamp
+	}{
+		{name: "nothing asked"},
+		{name: "the session's own", ask: api.Limits{MemoryBytes: 100 << 20, CPUMillis: 1000, PIDs: 10, Files: 100}},
+		{
+			name: "tighter",
+			ask:  api.Limits{MemoryBytes: 10 << 20, CPUMillis: 500, PIDs: 5, Files: 50, CPUTimeNS: 1e9},
+			want: sandbox.ExecLimits{MemoryBytes: 10 << 20, CPUMillis: 500, PIDs: 5, Files: 50, CPUTime: time.Second},
+		},
+		{
+			name: "looser is never granted",
+			ask:  api.Limits{MemoryBytes: 200 << 20, PIDs: 11},
+			clamped: []api.Clamp{
+				{Field: "limits.memory_bytes", Requested: 200 << 20, Effective: 100 << 20, Source: "policy"},
+				{Field: "limits.pids", Requested: 11, Effective: 10, Source: "policy"},
+			},
+		},
+		{
+			name:   "policy tightens what nobody asked for",
+			policy: rego.ExecLimits{MemoryBytes: 50 << 20, CPUTimeNS: 5e9},
+			want:   sandbox.ExecLimits{MemoryBytes: 50 << 20, CPUTime: 5 * time.Second},
+		},
+		{
+			name:    "policy's is less than what is asked for",
+			ask:     api.Limits{MemoryBytes: 80 << 20},
+			policy:  rego.ExecLimits{MemoryBytes: 50 << 20},
+			want:    sandbox.ExecLimits{MemoryBytes: 50 << 20},
+			clamped: []api.Clamp{{Field: "limits.memory_bytes", Requested: 80 << 20, Effective: 50 << 20, Source: "policy"}},
+		},
+	} {
+		x := &api.Exec{Argv: []string{"true"}, Limits: tt.ask}
+		g := &api.Grant{Ceilings: session, Workdir: "/"}
+		p, deny, err := planExec(x, g, nil, rego.Decision{Allow: true, Limits: tt.policy}, Defaults{}, 0, newFake().host)
+		if err != nil || len(deny) > 0 {
+			t.Errorf("%s: %v %v", tt.name, deny, err)
+			continue
+		}
+		if diff := cmp.Diff(tt.want, p.exec.Limits); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+		if diff := cmp.Diff(tt.clamped, p.clamped); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+}
+
+// A group of an execution's own is refused by name where there is none, and only who needs one is refused.
+func TestPlanExecNeedsGroups(t *testing.T) {
+	host := newFake().host
+	host.Layers = []sandbox.Layer{{Name: sandbox.LayerExecLimits, State: "missing"}}
+	for _, tt := range []struct {
+		ask     api.Limits
+		refused bool
+	}{
+		{api.Limits{MemoryBytes: 1 << 20}, true}, {api.Limits{CPUMillis: 10}, true}, {api.Limits{PIDs: 1}, true},
+		{api.Limits{Files: 16}, false}, {api.Limits{CPUTimeNS: 1}, false}, {api.Limits{MemoryBytes: 1 << 40}, false}, {api.Limits{}, false},
+	} {
+		x := &api.Exec{Argv: []string{"true"}, Limits: tt.ask}
+		g := &api.Grant{Ceilings: api.Ceilings{MemoryBytes: 100 << 20, CPUMillis: 1000, PIDs: 10, Files: 100}, Workdir: "/"}
+		_, _, err := planExec(x, g, nil, rego.Decision{Allow: true}, Defaults{}, 0, host)
+		e, _ := errors.AsType[*api.Error](err)
+		if refused := e != nil && e.Code == api.CodeUnsupportedByHost && strings.Contains(e.Message, sandbox.LayerExecLimits); refused != tt.refused {
+			t.Errorf("%+v: %v", tt.ask, err)
 		}
 	}
 }

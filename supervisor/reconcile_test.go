@@ -37,6 +37,10 @@ func scenario(t *testing.T, state string) [][]byte {
 		all.Wait()
 		b.signal(b.session(), "KILL")
 		b.exec(b.session(), "true")
+		space := b.session(withOverlay("/work"), withNetwork("egress"))
+		b.space(api.OpWorkspaceCommit, api.Workspace{SessionID: space})
+		b.space(api.OpWorkspaceDiscard, api.Workspace{SessionID: space})
+		b.narrow(space, "none")
 		b.close(id)
 	})
 	var all [][]byte
@@ -88,6 +92,9 @@ func TestRestartSettlesOnce(t *testing.T) {
 				switch {
 				case r.Receipt != nil:
 					receipts[r.Receipt.IntentID]++
+					if open := torn[r.Receipt.Op]; r.Receipt.ErrorCode == api.CodeSupervisorRestarted && !strings.HasSuffix(r.Receipt.ErrorMessage, open) {
+						t.Errorf("cut %d: %s does not say what is open: %s", cut, r.Receipt.Op, r.Receipt.ErrorMessage)
+					}
 					if r.Receipt.Payload.Open != nil && r.Receipt.Outcome == api.OutcomeOK {
 						opened[r.Receipt.SessionID] = true
 					}

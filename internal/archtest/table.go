@@ -41,6 +41,7 @@ var Table = []Row{
 	{"internal/failpoint", nil, nil},
 	{"internal/packet", nil, []string{unix}},
 	{"internal/reexec", nil, []string{unix}},
+	{"internal/thread", []string{"sandbox"}, []string{unix}},
 	{"internal/durable", nil, []string{unix}},
 	{"internal/blob", []string{"internal/durable", "internal/failpoint"}, []string{unix}},
 	{"internal/spool", []string{"internal/durable", "internal/blob", "internal/failpoint"}, []string{unix}},
@@ -57,11 +58,12 @@ var Table = []Row{
 	{"sandbox/seccomp", nil, []string{libseccomp, unix}},
 	{"sandbox/notify", nil, []string{unix}},
 	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, libcgroups, mountinfo, runtimeSpec, unix}},
-	{"sandbox/host", []string{"sandbox", "sandbox/cgroup"}, []string{unix}},
+	{"sandbox/host", []string{"sandbox", "sandbox/cgroup", "internal/thread"}, []string{nftables, unix}},
 	{"sandbox/relay", []string{"internal/packet"}, []string{unix, xnet}},
 	{"sandbox/network", []string{"sandbox", "sandbox/relay", "internal/packet", "internal/cleanup"}, []string{netlink, nftables, unix}},
 	{"sandbox/oci", []string{"sandbox"}, []string{runtimeSpec}},
-	{"sandbox/runc", []string{"sandbox", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/cgroup", "internal/cleanup", "internal/failpoint"},
+	{"sandbox/workspace", []string{"sandbox", "internal/cleanup", "internal/thread"}, []string{jsonexp, unix}},
+	{"sandbox/runc", []string{"sandbox", "sandbox/workspace", "internal/thread", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/notify", "sandbox/cgroup", "internal/cleanup", "internal/failpoint"},
 		[]string{runc, libcgroups, logrus, runtimeSpec, jsonexp, unix}},
 
 	// The supervisor and its two sides.
@@ -102,6 +104,7 @@ var Walls = []Reach{
 	{libcgroups, []string{"cmd/stockade-run"}},
 	{cgroups, []string{"cmd/stockade-run"}},
 	{netlink, []string{"cmd/stockade-run"}},
+	{nftables, []string{"cmd/stockade-run"}},
 	{cpath, []string{"cmd/stockade-run"}},
 }
 
@@ -113,6 +116,8 @@ var Gates = []struct {
 	{opa, []string{"rego"}},
 	{runc, []string{"sandbox/runc"}},
 	{libseccomp, []string{"sandbox/seccomp"}},
-	{netlink, []string{"sandbox/runc"}},
+	{netlink, []string{"sandbox/network"}},
+	{nftables, []string{"sandbox/network", "sandbox/host"}},
+	{xnet, []string{"sandbox/relay", "sandbox/network"}},
 	{cobra, []string{"cmd", "rego/workbench"}},
 }

@@ -26,10 +26,10 @@ const (
 	SettleWithin = 5 * time.Second
 )
 
-// Build builds the four commands into dir, with build tags if there are any.
+// Build builds the five commands into dir, with build tags if there are any.
 func Build(dir string, tags ...string) error {
 	for cgo, commands := range map[string][]string{
-		"0": {"stockade", "stockaded", "stockade-init"},
+		"0": {"stockade", "stockaded", "stockade-init", "stockade-relay"},
 		"1": {"stockade-run"},
 	} {
 		args := []string{"build", "-trimpath", "-tags", strings.Join(tags, ","), "-o", dir + "/"}

@@ -19,6 +19,8 @@ grant := {
 	"ttl_ns": ttl_ns,
 	"idle_timeout_ns": idle_ns,
 	"on_restart": on_restart,
+	"accept_degraded": granted_degraded,
+	"verify": verify,
 }
 
 # METADATA

@@ -62,11 +62,28 @@ granted_exec := object.union(profile.exec, {
 timeout_ns := object.get(input.ceiling, "timeout_ns", profile.exec.max_timeout_ns)
 
 # METADATA
-# title: Private writable space, each part cut to its share of the operator's ceiling
-scratch := profile.scratch if {
-	not input.ceiling.scratch_bytes
-} else := profile.scratch if {
-	sum([part.bytes | some part in profile.scratch]) <= input.ceiling.scratch_bytes
-} else := [object.union(part, {"bytes": min({part.bytes, share})}) | some part in profile.scratch] if {
-	share := floor(input.ceiling.scratch_bytes / count(profile.scratch))
+# title: Private writable space, each part cut to its share of what overlays leave
+# description: |
+#   The operator's scratch_bytes, and the disk ceilings of the session, bound scratch and overlays
+#   together. What overlays alone exceed is refused by the engine, which names the numbers.
+scratch := profile.scratch if scratch_fits
+
+scratch := [object.union(part, {name: cut(part, name) | some name in ["bytes", "inodes"]}) | some part in profile.scratch] if {
+	not scratch_fits
 }
+
+scratch_fits if {
+	sum([part.bytes | some part in profile.scratch]) <= left_for_scratch.bytes
+	sum([part.inodes | some part in profile.scratch]) <= left_for_scratch.inodes
+}
+
+cut(part, name) := max({1, min({part[name], floor(left_for_scratch[name] / count(profile.scratch))})})
+
+left_for_scratch := {
+	"bytes": min({object.get(input.ceiling, "scratch_bytes", boundless), object.get(ceilings, "disk_bytes", boundless)}) - overlay_room.bytes,
+	"inodes": object.get(ceilings, "disk_inodes", boundless) - overlay_room.inodes,
+}
+
+overlay_room := {"bytes": sum([mount.bytes | some mount in granted_mounts]), "inodes": sum([mount.inodes | some mount in granted_mounts])}
+
+boundless := 1152921504606846976 # 2^60: more than any disk, and sums of it fit into 64 bits

@@ -54,6 +54,37 @@ test_scratch_is_cut_to_the_ceiling if {
 	{part.bytes | some part in grant.scratch} == {500}
 }
 
+# R086: overlays and scratch share one room.
+test_scratch_takes_what_overlays_leave if {
+	overlay := local({"/mounts/0/mode": "overlay", "/mounts/0/bytes": 600, "/mounts/0/inodes": 100})
+	grant := granted(changed(overlay, {"/ceiling/scratch_bytes": 1000}))
+	{part.bytes | some part in grant.scratch} == {200}
+	grant.mounts[0].bytes == 600
+	disk := granted(changed(overlay, {"/request/open/limits": {"disk_bytes": 700, "disk_inodes": 110}}))
+	{[part.bytes, part.inodes] | some part in disk.scratch} == {[50, 5]}
+	[disk.ceilings.disk_bytes, disk.ceilings.disk_inodes] == [700, 110]
+}
+
+# The engine refuses what does not fit, and names the numbers.
+test_an_overlay_is_never_cut if {
+	grant := granted(changed(local({"/mounts/0/mode": "overlay"}), {"/ceiling/scratch_bytes": 1000}))
+	grant.mounts[0].bytes == 536870912
+	{part.bytes | some part in grant.scratch} == {1}
+}
+
+# R086: cpu, memory, pids, io, wall and disk; what the profile does not bound is bounded by asking.
+test_ceilings_that_a_session_need_not_have if {
+	asked := {"cpu_time_ns": 5, "io_bytes_per_second": 6, "disk_bytes": 7, "disk_inodes": 8}
+	object.filter(granted(changed(base, {"/request/open/limits": asked})).ceilings, object.keys(asked)) == asked
+	not granted(base).ceilings.cpu_time_ns
+	granted(changed(base, {"/request/open/limits": {"cpu_time_ns": 5}, "/ceiling/cpu_time_ns": 4})).ceilings.cpu_time_ns == 4
+}
+
+test_nobody_takes_more_than_a_share if {
+	granted(changed(base, {"/request/open/limits": {"cpu_weight": 10000}})).ceilings.cpu_weight == 100
+	granted(changed(base, {"/request/open/limits": {"files": 99999}})).ceilings.files == 16384
+}
+
 test_scratch_is_whole_below_the_ceiling if {
 	{part.bytes | some part in granted(base).scratch} == {268435456}
 }

@@ -9,11 +9,48 @@ mounts := object.get(local, "mounts", [])
 # METADATA
 # title: The mounts that are granted
 # description: Built from what is right about a mount; what is left over is refused below.
-granted_mounts := [object.union(mount, {"class": profile.mounts.class}) |
+granted_mounts := [object.union(mount, given(mount)) |
 	some mount in mounts
 	sources[mount.mode][mount.host_path]
 	guests[mount.guest_path]
 ]
+
+# METADATA
+# title: What is granted of a mount beside what was asked for
+# description: |
+#   A mode that writes keeps the paths below it that the profile protects. Where the profile says so,
+#   whoever asks for rw gets an overlay, and is told.
+given(mount) := {"class": profile.mounts.class} if mount.mode == "ro"
+
+given(mount) := written if {
+	mount.mode == "rw"
+	not in_place_of_rw
+}
+
+given(mount) := object.union_n([written, {"mode": "overlay"}, room(mount)]) if overlays[mount.mode]
+
+written := {"class": profile.mounts.class, "protect": protected}
+
+overlays := {"overlay"} if not in_place_of_rw
+
+overlays := {"overlay", "rw"} if in_place_of_rw
+
+in_place_of_rw if profile.mounts.rw_is == "overlay"
+
+# METADATA
+# title: The room of an overlay, as asked up to the profile's maximum, or its default
+room(mount) := {name: least_room(mount, name, usual) | some name, usual in profile.mounts.overlay["default"]}
+
+least_room(mount, name, _) := min({mount[name], profile.mounts.overlay.max[name]}) if mount[name]
+
+least_room(mount, name, usual) := usual if not mount[name]
+
+# METADATA
+# title: The paths that nobody inside changes
+# description: |
+#   The engine refuses a mount that is written to and is itself such a path, or leads to one: .git by itself
+#   would have its hooks at another place than the one that is protected.
+protected := object.keys(object.get(profile.mounts, "protect", {}))
 
 # METADATA
 # title: The mounts that are not
@@ -33,15 +70,29 @@ sources.ro := {path |
 
 # METADATA
 # title: The host paths that may be mounted to be written
-# description: Only what the caller owns, the superuser included, and where the operator permits it.
-sources.rw := {path |
+# description: |
+#   Only what the caller owns, the superuser included, and where the operator permits it. An overlay is
+#   no less: what is written to it is committed.
+sources.rw := own if {
+	"rw" in profile.mounts.modes
+	not in_place_of_rw
+}
+
+sources.rw := own_directories if {
+	"rw" in profile.mounts.modes
+	in_place_of_rw
+}
+
+sources.overlay := own_directories if "overlay" in profile.mounts.modes
+
+own := {path |
 	some path, source in input.facts.sources
 	source.owner_uid == input.request.principal.uid
 	host.readable[source.resolved]
 	host.writable[source.resolved]
-} if {
-	"rw" in profile.mounts.modes
 }
+
+own_directories := {path | some path in own; input.facts.sources[path].kind == "dir"}
 
 # METADATA
 # title: Whose directories may be mounted
@@ -114,7 +165,7 @@ mount_faults contains {
 mount_faults contains {
 	"code": "mount_mode_not_allowed",
 	"subject": sprintf("mount:%s", [mount.host_path]),
-	"message": sprintf("%s: profile %s mounts %s, and rw needs a source that the caller owns, where the operator permits writing, not among the host's programs", [mount.mode, profile_name, concat(", ", profile.mounts.modes)]),
+	"message": sprintf("%s: profile %s mounts %s; rw and overlay need a source that the caller owns, where the operator permits writing, not among the host's programs; an overlay needs a directory", [mount.mode, profile_name, concat(", ", profile.mounts.modes)]),
 } if {
 	some mount in refused_mounts
 	host.may_read(mount.host_path)

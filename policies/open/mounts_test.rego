@@ -1,12 +1,16 @@
 package stockade.open_test
 
+import data.stockade.open
+
 # R083: host roots, inside prefixes, modes, count.
 mount(changes) := local({concat("", ["/mounts/0", path]): value | some path, value in changes})
 
 source(changes) := changed(base, {concat("", ["/facts/sources/~1home~1alice~1project", path]): value | some path, value in changes})
 
 test_an_own_directory_is_mounted_rw if {
-	granted(base).mounts == [{"host_path": "/home/alice/project", "guest_path": "/workspace", "mode": "rw", "class": "workspace"}]
+	protected := open.protected with input as base
+	granted(base).mounts == [{"host_path": "/home/alice/project", "guest_path": "/workspace", "mode": "rw", "class": "workspace", "protect": protected}]
+	count(protected) > 10
 }
 
 test_no_mounts_at_all if granted(local({"/mounts": []})).mounts == []
@@ -114,3 +118,50 @@ test_more_mounts_than_the_ceiling_are_denied if {
 }
 
 numbers := [1, 2]
+
+test_an_own_directory_is_mounted_as_an_overlay if {
+	some mounted in granted(mount({"/mode": "overlay"})).mounts
+	mounted.mode == "overlay"
+	mounted.bytes == 536870912
+	mounted.inodes == 131072
+	".git/hooks" in mounted.protect
+}
+
+test_the_room_of_an_overlay_is_asked_for if {
+	some mounted in granted(mount({"/mode": "overlay", "/bytes": 1000, "/inodes": 99999999})).mounts
+	mounted.bytes == 1000
+	mounted.inodes == 1048576
+}
+
+test_what_may_not_be_written_is_no_overlay if {
+	codes(source_of("overlay", {"/owner_uid": 33})) == {"mount_host_path_not_allowed"}
+	codes(changed(source_of("overlay", {"/owner_uid": 33}), {"/request/principal/uid": 0})) == {"mount_mode_not_allowed"}
+	codes(changed(mount({"/mode": "overlay"}), {"/ceiling/read_write": ["/srv"]})) == {"mount_mode_not_allowed"}
+	codes(source_of("overlay", {"/kind": "file"})) == {"mount_mode_not_allowed"}
+}
+
+source_of(mode, changes) := changed(source(changes), {"/request/open/target/local/mounts/0/mode": mode})
+
+test_what_is_only_read_protects_nothing if {
+	some mounted in granted(mount({"/mode": "ro"})).mounts
+	not mounted.protect
+}
+
+# Who asks for rw can be given an overlay, and rw nowhere else.
+test_a_profile_can_make_overlays_of_what_is_written if {
+	every mode in ["rw", "overlay"] {
+		decision := open.decision with input as mount({"/mode": mode}) with data.profiles.workspace.mounts.rw_is as "overlay"
+		some mounted in decision.grant.mounts
+		mounted.mode == "overlay"
+		mounted.bytes == 536870912
+	}
+	decision := open.decision with input as source({"/kind": "file"}) with data.profiles.workspace.mounts.rw_is as "overlay"
+	{deny.code | some deny in decision.deny} == {"mount_mode_not_allowed"}
+}
+
+test_without_a_list_nothing_is_protected if {
+	decision := open.decision with input as base
+		with data.profiles.bare as json.remove(data.profiles.workspace, ["/mounts/protect"])
+		with data.principals.uid as {"1000": {"profiles": ["bare"], "profile": "bare", "require_scope": []}}
+	decision.grant.mounts[0].protect == set()
+}

@@ -29,6 +29,7 @@ operations := {
 	"host.session.get",
 	"host.session.list",
 	"host.session.events",
+	"host.workspace.diff",
 	"host.process.get",
 	"host.process.list",
 	"host.process.wait",

@@ -29,7 +29,7 @@ op := object.get(input, ["request", "op"], "")
 
 # METADATA
 # title: The operations on a session
-on_session := {"host.session.signal", "host.session.pause", "host.session.resume", "host.session.close"}
+on_session := {"host.session.signal", "host.session.pause", "host.session.resume", "host.session.close", "host.session.narrow"}
 
 # METADATA
 # title: The operations on one execution
@@ -125,8 +125,8 @@ own_session if input.session.principal.uid == input.request.principal.uid
 # METADATA
 # title: The signal is one of the grant's
 # description: |
-#   To close a session, and to cancel or stop what runs in it, is always its owner's
-#   right, and needs no signal of the grant.
+#   To close a session, to take a part of its network away, and to cancel or stop what runs in it,
+#   is always its owner's right, and needs no signal of the grant.
 deny contains {
 	"code": "signal_not_allowed",
 	"subject": sprintf("signal:%s", [signal]),

@@ -61,6 +61,19 @@ test_absent_signals_mean_any if allowed(json.remove(base, ["/session/grant/exec/
 
 test_a_session_may_always_be_closed if allowed(closing)
 
+narrowing := {
+	"request": {"op": "host.session.narrow", "principal": {"uid": 1000}, "narrow": {"session_id": "s", "network": {"mode": "none"}}},
+	"session": {"principal": {"uid": 1000}, "grant": {"exec": {"signals": []}}},
+}
+
+test_ones_own_network_may_be_narrowed if allowed(narrowing)
+
+test_another_principals_network_may_not if {
+	codes(replaced(narrowing, "/request/principal/uid", 1)) == {"operation_not_allowed"}
+}
+
+test_what_is_not_there_is_not_narrowed if not allowed(json.remove(narrowing, ["/session"]))
+
 test_a_session_may_be_paused_and_resumed if {
 	every op in ["host.session.pause", "host.session.resume"] {
 		allowed({"request": {"op": op, "principal": {"uid": 1000}, "session": {"session_id": "s"}}, "session": session})

@@ -189,7 +189,7 @@ func (s *Session) BoundIO(devices []uint64, bps int64) error {
 		return fmt.Errorf("bug: io ceiling of %d, not of %d", bps, s.limits.IOBytesPerSecond)
 	}
 	if err := s.tree.host.IO(); err != nil {
-		return err
+		return sandbox.Errorf(sandbox.CodeUnsupported, "io ceiling: %v", err)
 	}
 	for _, device := range devices {
 		disk, err := wholeDisk(device)
@@ -247,5 +247,5 @@ func (h Hierarchies) IO() error {
 	if h.io {
 		return nil
 	}
-	return sandbox.Errorf(sandbox.CodeUnsupported, "io ceiling: the unified cgroup hierarchy has no io controller here, and that of v1 does not see what is written through the page cache")
+	return errors.New("the unified cgroup hierarchy has no io controller here, and that of v1 does not see what is written through the page cache")
 }

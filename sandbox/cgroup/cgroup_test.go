@@ -300,8 +300,8 @@ func TestTry(t *testing.T) {
 	if len(h.Missing) > 0 || h.Version["memory"] == "" {
 		t.Errorf("controllers %v, missing %v", h.Version, h.Missing)
 	}
-	if kill, clone := h.Try(); kill != nil || clone != nil {
-		t.Errorf("kill: %v, clone: %v", kill, clone)
+	if tried := h.Try(); tried.Kill != nil || tried.Clone != nil || tried.Ceilings != nil || tried.Devices != nil || !strings.HasPrefix(tried.How, "bpf") {
+		t.Errorf("%+v", tried)
 	}
 	nothingLeft(t, fmt.Sprintf("stockade-try-%d", os.Getpid()))
 }

@@ -79,7 +79,7 @@ func (g group) allow(rules []*devices.Rule) error {
 	if err != nil {
 		return fmt.Errorf("device rules: %w", err)
 	}
-	got := strings.Split(strings.TrimSpace(data), "\n")
+	got := strings.FieldsFunc(data, func(r rune) bool { return r == '\n' })
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {

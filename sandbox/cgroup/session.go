@@ -45,7 +45,7 @@ func (s *Session) Name() string { return path.Base(s.unified.rel) }
 func (s *Session) Bound(limits sandbox.Limits) error {
 	if limits.IOBytesPerSecond != 0 {
 		if err := s.tree.host.IO(); err != nil {
-			return err
+			return sandbox.Errorf(sandbox.CodeUnsupported, "io ceiling: %v", err)
 		}
 	}
 	limits.MemoryBytes = pages(limits.MemoryBytes)

@@ -5,50 +5,117 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 
+	devices "github.com/opencontainers/cgroups/devices/config"
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/cleanup"
+	"github.com/stockade-dev/stockade/sandbox"
 )
 
-// Try does in an empty group of the unified hierarchy, which is gone when it returns, what
-// every session rests on, and reports for each whether it worked: killing a group by one
-// write (5.14), and cloning into one by a descriptor that leads nowhere else (5.7).
-func (h Hierarchies) Try() (kill, clone error) {
+// Trial is what came of [Hierarchies.Try]: nil is that it worked.
+type Trial struct {
+	Kill     error  // killing a group by one write (5.14)
+	Clone    error  // cloning into one by a descriptor that leads nowhere else (5.7)
+	Ceilings error  // ceilings of one execution, below a session's
+	Devices  error  // device rules
+	How      string // they are held: see [Session.Devices]
+}
+
+// Try does in empty groups, which are gone when it returns, what sessions rest on.
+func (h Hierarchies) Try() Trial {
 	var undo cleanup.Stack
 	defer undo.Run()
-	at := group{h.unified, h.unified.existing()}
-	for name := range strings.FieldsFuncSeq(strings.TrimPrefix(h.unified.parent, at.rel), func(r rune) bool { return r == '/' }) {
+	s := &Session{tree: &Tree{host: h}, bounded: make(map[*Leaf]bool)}
+	for _, x := range append([]hierarchy{h.unified}, h.v1...) {
+		g, err := x.scratch(&undo)
+		if err != nil {
+			return Trial{Kill: err, Clone: err, Ceilings: err, Devices: err}
+		}
+		if x.controller == "" {
+			s.unified = g
+		} else {
+			s.v1 = append(s.v1, g)
+		}
+	}
+	t := Trial{Ceilings: s.tryCeilings()}
+	if t.How, t.Devices = s.tryDevices(); t.Devices != nil {
+		t.How = ""
+	}
+	t.Clone = s.unified.tryClone()
+	t.Kill = s.unified.write("cgroup.kill", "1") // last: nothing is born in it any more
+	return t
+}
+
+// scratch makes a group where sessions' are to stand.
+func (h hierarchy) scratch(undo *cleanup.Stack) (group, error) {
+	at := group{h, h.existing()}
+	for name := range strings.FieldsFuncSeq(strings.TrimPrefix(h.parent, at.rel), func(r rune) bool { return r == '/' }) {
 		at = at.child(name)
 		made := at.dir()
 		if err := at.mkdir(); err != nil && !errors.Is(err, os.ErrExist) { // another instance's, meanwhile
-			err = fmt.Errorf("cgroup: %w", err)
-			return err, err
+			return group{}, fmt.Errorf("cgroup: %w", err)
 		}
 		undo.Add(func() { os.Remove(made) }) // fails, rightly, where somebody has built in it
 	}
 	g := at.child("stockade-try-" + strconv.Itoa(os.Getpid()))
 	if err := g.mkdir(); err != nil {
-		err = fmt.Errorf("cgroup: %w", err)
-		return err, err
+		return group{}, fmt.Errorf("cgroup: %w", err)
 	}
 	undo.Add(func() { remove(g.dir()) })
+	return g, nil
+}
 
+func (g group) tryClone() error {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, g.dir(), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		clone = fmt.Errorf("open_tree: %w", err)
-	} else {
-		undo.Add(func() { unix.Close(fd) })
-		// A program that does not exist: the child is born in the group, and that is all.
-		_, err = syscall.ForkExec("", nil, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}})
-		if !errors.Is(err, unix.ENOENT) {
-			clone = fmt.Errorf("clone3: %w", err)
+		return fmt.Errorf("open_tree: %w", err)
+	}
+	defer unix.Close(fd)
+	// A program that does not exist: the child is born in the group, and that is all.
+	_, err = syscall.ForkExec("", nil, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}})
+	if !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("clone3: %w", err)
+	}
+	return nil
+}
+
+// tryCeilings bounds groups below the scratch ones. On v2, where the runner has handed nothing down
+// yet, every group has the files.
+func (s *Session) tryCeilings() error {
+	s.limits = sandbox.Limits{MemoryBytes: 64 << 20, CPUMillis: 1000, PIDs: 64}
+	l := &Leaf{session: s, group: s.unified.child("1"), groups: make(map[string]group), limits: sandbox.ExecLimits{MemoryBytes: 32 << 20, CPUMillis: 500, PIDs: 1}}
+	for _, c := range controllers {
+		if s.tree.host.Version[c] != "v1" {
+			continue
+		}
+		if c == "pids" {
+			if err := s.group(c).child("x").mkdir(); err != nil {
+				return fmt.Errorf("cgroup: %w", err)
+			}
+		}
+		if err := l.make(c); err != nil {
+			return err
+		}
+		if err := l.bound(c); err != nil {
+			return err
 		}
 	}
-	return g.write("cgroup.kill", "1"), clone
+	return nil
+}
+
+// tryDevices holds scratch groups to the empty list of devices.
+func (s *Session) tryDevices() (how string, err error) {
+	for _, name := range []string{"init", "x"} {
+		if err := s.unified.child(name).mkdir(); err != nil {
+			return "", fmt.Errorf("cgroup: %w", err)
+		}
+	}
+	return s.Devices([]*devices.Rule{{Type: devices.WildcardDevice, Major: devices.Wildcard, Minor: devices.Wildcard, Permissions: "rwm"}})
 }
 
 // existing is the parent, or what there is above one that the operator named and nobody has
@@ -72,4 +139,29 @@ func (h Hierarchies) AccountsSwap() bool {
 	// The root of a v2 hierarchy has no such file; every other group of a kernel that accounts has.
 	above := h.unified.existing()
 	return above == "" || exists(h.unified.mount+above+"/memory.swap.max")
+}
+
+// Peaks are the files in which this kernel keeps the most that a group has had at once, of
+// processes and of bytes; "" where it keeps none, or no group is there yet to tell by.
+func (h Hierarchies) Peaks() (pids, memory string) {
+	for _, p := range []struct {
+		controller, v1, v2 string
+		file               *string
+	}{
+		{"pids", "pids.peak", "pids.peak", &pids},
+		{"memory", "memory.max_usage_in_bytes", "memory.peak", &memory},
+	} {
+		at, file := h.unified, p.v2
+		for _, x := range h.v1 {
+			if x.controller == p.controller {
+				at, file = x, p.v1
+			}
+		}
+		// The root of a hierarchy has none, its children have.
+		dir := at.mount + at.existing()
+		if below, err := filepath.Glob(dir + "/*/" + file); exists(dir+"/"+file) || err == nil && len(below) > 0 {
+			*p.file = file
+		}
+	}
+	return pids, memory
 }

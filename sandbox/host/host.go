@@ -87,15 +87,16 @@ var trials = []trial{
 	{"uts namespace", true, namespace(unix.CLONE_NEWUTS), fmt.Sprintf(namespaces, "uts")},
 	{"network namespace", true, namespace(unix.CLONE_NEWNET), fmt.Sprintf(namespaces, "net")},
 	{"cgroup namespace", true, namespace(unix.CLONE_NEWCGROUP), fmt.Sprintf(namespaces, "cgroup")},
-	{"time namespace", false, timeNamespace, "a kernel with CONFIG_TIME_NS (5.6)"},
+	{sandbox.LayerTimeNS, true, timeNamespace, "a kernel with CONFIG_TIME_NS (5.6)"},
 	{"mounts by descriptor", true, mountAPI, fmt.Sprintf(kernel, "5.12")},
 	{"idmapped mounts", true, func() (string, error) { return IDMapped("/") }, "a kernel and root file system that map ids in mounts: ext4 and xfs from 5.12, btrfs 5.15, overlayfs 5.19, tmpfs 6.3"},
 	{"idmapped tmpfs", false, idmappedTmpfs, fmt.Sprintf(kernel, "6.3")},
-	{"overlayfs", false, overlay, "modprobe overlay"},
+	{sandbox.LayerOverlay, false, overlay, "modprobe overlay; a kernel of 5.19 or later, with CONFIG_TMPFS_XATTR"},
 	{"path resolution beneath a descriptor", true, openat2, fmt.Sprintf(kernel, "5.6") + " (and, in a container, a seccomp profile that lets openat2 through)"},
 	{"seccomp filter", true, seccompFilter, "a kernel with CONFIG_SECCOMP_FILTER"},
-	{"device rules", true, deviceRules, "a kernel with CONFIG_CGROUP_BPF, and CAP_BPF or CAP_SYS_ADMIN"},
-	{"landlock", false, landlock, "a kernel with CONFIG_SECURITY_LANDLOCK, and landlock in its lsm= list"},
+	{sandbox.LayerNotify, true, notification, fmt.Sprintf(kernel, "5.7")},
+	{sandbox.LayerLandlock, true, landlock, "a kernel with CONFIG_SECURITY_LANDLOCK (5.13), and landlock in its lsm= list"},
+	{"nftables", false, redirect, "modprobe nf_tables nft_chain_nat nft_redir; a kernel with CONFIG_NF_TABLES, CONFIG_NF_NAT and CONFIG_NFT_REDIR"},
 	{"sealed memfd", true, sealedMemfd, "a kernel with CONFIG_MEMFD_CREATE"},
 	{"executable memfd flag", false, executableMemfd, fmt.Sprintf(kernel, "6.3")},
 	{"pidfd", true, pidfd, fmt.Sprintf(kernel, "5.4")},
@@ -118,12 +119,30 @@ func cgroups(h cgroup.Hierarchies, err error) []sandbox.Layer {
 			return h.Version[c], nil
 		}, delegate + "; on v1 mount it, and boot without cgroup_disable=" + c}.layer())
 	}
-	kill, clone := h.Try()
+	tried := h.Try()
+	done := func(err error, detail string) func() (string, error) {
+		return func() (string, error) { return detail, err }
+	}
+	pids, memory := h.Peaks()
+	const place = ", and a group that the runner may build in: " + delegate
 	return append(layers,
-		trial{"cgroup kill", true, func() (string, error) { return "", kill }, fmt.Sprintf(kernel, "5.14") + ", and a group that the runner may build in: " + delegate}.layer(),
-		trial{"clone into cgroup", true, func() (string, error) { return "", clone }, fmt.Sprintf(kernel, "5.7") + ", and a group that the runner may build in: " + delegate}.layer(),
+		trial{"cgroup kill", true, done(tried.Kill, ""), fmt.Sprintf(kernel, "5.14") + place}.layer(),
+		trial{"clone into cgroup", true, done(tried.Clone, ""), fmt.Sprintf(kernel, "5.7") + place}.layer(),
 		trial{"swap ceiling", true, func() (string, error) { return swap(h) }, "boot with swapaccount=1, or swapoff -a"}.layer(),
+		trial{"device rules", true, done(tried.Devices, tried.How), "a kernel with CONFIG_CGROUP_BPF, and CAP_BPF or CAP_SYS_ADMIN; " + delegate}.layer(),
+		trial{sandbox.LayerExecLimits, false, done(tried.Ceilings, ""), "a kernel of 5.11 or later, or memory.use_hierarchy in the group; " + delegate}.layer(),
+		trial{"io controller", false, done(h.IO(), ""), "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1), CONFIG_BLK_DEV_THROTTLING, and hand io down; " + delegate}.layer(),
+		kept("peak of processes", pids, "6.1"),
+		kept("peak of memory", memory, "5.19"),
 	)
+}
+
+// kept is a figure that the kernel keeps in a file, or does not; nothing is refused for want of it.
+func kept(name, file, since string) sandbox.Layer {
+	if file == "" {
+		return sandbox.Layer{Name: name, State: missing, Detail: "no group here has the file: it is told as 0", Remedy: fmt.Sprintf(kernel, since)}
+	}
+	return sandbox.Layer{Name: name, State: present, Detail: file}
 }
 
 // swap is bounded where groups account it, and where there is none.

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 
+	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/host"
 )
@@ -42,6 +44,56 @@ func TestProbe(t *testing.T) {
 	}
 	for _, l := range h.Missing() { // where the tests run, sessions can be opened
 		t.Errorf("%s: %s: %s", l.Name, l.Detail, l.Remedy)
+	}
+}
+
+// T037: a runner's start waits for this: at its fastest of a few times, because the machine may be busy.
+func TestProbeIsCheap(t *testing.T) {
+	needsRoot(t)
+	least := time.Hour
+	for range 5 {
+		began := time.Now()
+		host.Probe(cgroup.Options{})
+		least = min(least, time.Since(began))
+	}
+	t.Logf("%v", least)
+	if least > 50*time.Millisecond {
+		t.Errorf("%v", least)
+	}
+}
+
+// T037: the control of every trial: whoever may not ask is not told that it is there, and not that it is
+// missing either, and the layers that can be done without are required all the same.
+func TestProbeUnprivileged(t *testing.T) {
+	needsRoot(t)
+	if os.Getenv("HOST_TEST_UNPRIVILEGED") != "" {
+		for _, l := range host.Probe(cgroup.Options{}).Layers {
+			fmt.Printf("%s|%s|%v|%s\n", l.Name, l.State, l.Required, l.Remedy)
+		}
+		return
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestProbeUnprivileged$")
+	cmd.Env = append(os.Environ(), "HOST_TEST_UNPRIVILEGED=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	layers := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Split(strings.TrimSpace(line), "|"); len(f) == 4 {
+			layers[f[0]] = f[1:]
+		}
+	}
+	for _, name := range []string{"cgroup kill", "clone into cgroup", "device rules", sandbox.LayerExecLimits, "mounts by descriptor", sandbox.LayerOverlay, "nftables"} {
+		if f := layers[name]; len(f) == 0 || f[0] != "unknown" || f[2] != "ask again as root" {
+			t.Errorf("%s: %q", name, f)
+		}
+	}
+	for _, name := range sandbox.Degradable { // asking for these takes no privilege
+		if f := layers[name]; len(f) == 0 || f[0] != "present" || f[1] != "true" {
+			t.Errorf("%s: %q", name, f)
+		}
 	}
 }
 
@@ -92,7 +144,7 @@ func TestProbeNamedParent(t *testing.T) {
 
 func needsRoot(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() == 0 {
+	if os.Geteuid() == 0 || os.Getenv("HOST_TEST_UNPRIVILEGED") != "" {
 		return
 	}
 	if os.Getenv("STOCKADE_NOSKIP") == "1" {

@@ -9,7 +9,11 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/thread"
 )
 
 // needed are the capabilities that some step of the runner's uses.
@@ -66,28 +70,30 @@ func resource() (string, error) {
 }
 
 // namespace clones a child into a namespace of a kind, and into a user namespace of its own
-// as every session is. It has no program to execute, so being born is all that it does.
+// as every session is.
 func namespace(kind uintptr) func() (string, error) {
-	return func() (string, error) {
-		_, err := syscall.ForkExec("", nil, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{
-			Cloneflags:  unix.CLONE_NEWUSER | kind,
-			UidMappings: rootOnly,
-			GidMappings: rootOnly,
-		}})
-		if errors.Is(err, unix.ENOENT) { // the word about the program
-			return "", nil
-		}
-		return "", fmt.Errorf("clone: %w", err)
+	return func() (string, error) { return born(kind, 0) }
+}
+
+// timeNamespace cannot be cloned into by clone(2): the child makes its own.
+func timeNamespace() (string, error) { return born(0, unix.CLONE_NEWTIME) }
+
+// born has a child that has no program to execute, so being born is all that it does.
+func born(cloned, unshared uintptr) (string, error) {
+	_, err := syscall.ForkExec("", nil, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{
+		Cloneflags:   unix.CLONE_NEWUSER | cloned,
+		Unshareflags: unshared,
+		UidMappings:  rootOnly,
+		GidMappings:  rootOnly,
+	}})
+	if errors.Is(err, unix.ENOENT) { // the word about the program
+		return "", nil
 	}
+	return "", fmt.Errorf("clone: %w", err)
 }
 
 // rootOnly maps one id: the caller's own, which needs no privilege.
 var rootOnly = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
-
-func timeNamespace() (string, error) {
-	_, err := os.Stat("/proc/self/ns/time")
-	return "", err
-}
 
 // mountAPI makes a tmpfs that is mounted nowhere, and clones it. Attaching is asked of a
 // descriptor that is none: the answer tells an old kernel from a bad descriptor.
@@ -205,12 +211,137 @@ func userNamespace() (*os.File, error) {
 	return user, nil
 }
 
-func overlay() (string, error) {
-	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return "", fmt.Errorf("fsopen overlay: %w", err)
+// overlay mounts one nowhere: over a directory whose ids are mapped, with an upper layer on a tmpfs. Which
+// of its two ways to name layers a kernel has is said: by descriptor (6.15 for mounts that are attached nowhere), or by path.
+func overlay() (detail string, err error) {
+	for _, way := range []struct {
+		name  string
+		mount func(lower, store int) error
+	}{{"layers by descriptor", byDescriptor}, {"layers by path", byPath}} {
+		if err = layered(way.mount); err == nil {
+			return way.name, nil
+		}
 	}
-	return "", unix.Close(fd)
+	return "", err
+}
+
+// layered calls mount with what an overlay lies over, and a tmpfs for what is written.
+func layered(mount func(lower, store int) error) error {
+	store, err := detached("tmpfs")
+	if err != nil {
+		return err
+	}
+	defer unix.Close(store)
+	for _, dir := range []string{"lower", "upper", "work"} {
+		if err := unix.Mkdirat(store, dir, 0o700); err != nil {
+			return fmt.Errorf("mkdir: %w", err)
+		}
+	}
+	lower, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("open_tree: %w", err)
+	}
+	defer unix.Close(lower)
+	if _, err := idmap(lower, "/"); err != nil {
+		return err
+	}
+	return mount(lower, store)
+}
+
+func byDescriptor(lower, store int) error {
+	return overlaid(func(ctx int) error {
+		for _, l := range []struct {
+			key, name string
+			at        int
+		}{{"lowerdir+", ".", lower}, {"upperdir", "upper", store}, {"workdir", "work", store}} {
+			fd, err := unix.Openat(l.at, l.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			err = unix.FsconfigSetFd(ctx, l.key, fd)
+			unix.Close(fd)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// byPath attaches the layers where nobody else sees them.
+func byPath(lower, store int) error {
+	return thread.Apart(func() error {
+		const place = "/proc" // whatever is there is covered in this namespace only
+		if err := unix.MoveMount(store, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("move_mount: %w", err)
+		}
+		if err := unix.MoveMount(lower, "", unix.AT_FDCWD, place+"/lower", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("move_mount: %w", err)
+		}
+		return overlaid(func(ctx int) error {
+			for _, l := range []string{"lower", "upper", "work"} {
+				if err := unix.FsconfigSetString(ctx, l+"dir", place+"/"+l); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+func overlaid(layers func(ctx int) error) error {
+	ctx, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("fsopen overlay: %w", err)
+	}
+	defer unix.Close(ctx)
+	if err := layers(ctx); err != nil {
+		return fmt.Errorf("layers of an overlay: %w", err)
+	}
+	if err := unix.FsconfigCreate(ctx); err != nil {
+		return fmt.Errorf("fsconfig overlay: %w", err)
+	}
+	fd, err := unix.Fsmount(ctx, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("fsmount overlay: %w", err)
+	}
+	return unix.Close(fd)
+}
+
+// redirect has the rule of a session's network accepted in a network namespace that goes with its
+// thread: what leaves is turned to a port of the session's own.
+func redirect() (string, error) {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for ever
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("unshare: %w", err)
+			return
+		}
+		done <- install()
+	}()
+	return "", <-done
+}
+
+func install() error {
+	c, err := nftables.New() // its socket is this thread's
+	if err != nil {
+		return fmt.Errorf("nftables: %w", err)
+	}
+	table := c.AddTable(&nftables.Table{Name: "stockade", Family: nftables.TableFamilyINet})
+	chain := c.AddChain(&nftables.Chain{
+		Name: "output", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityNATDest,
+	})
+	c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},
+		&expr.Immediate{Register: 1, Data: []byte{0, 1}},
+		&expr.Redir{RegisterProtoMin: 1},
+	}})
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("nftables: %w", err)
+	}
+	return nil
 }
 
 func openat2() (string, error) {
@@ -231,30 +362,19 @@ func seccompFilter() (string, error) {
 	return "", nil
 }
 
-// deviceRules loads a program that allows every device and is attached to nothing.
-func deviceRules() (string, error) {
-	program := [2]uint64{ // native little-endian struct bpf_insn, as on both architectures that are built for
-		1<<32 | unix.BPF_ALU64 | unix.BPF_MOV | unix.BPF_K, // r0 = 1
-		unix.BPF_JMP | unix.BPF_EXIT,
+// notification asks whether a filter can tell a listener of calls (5.0), and be put on all threads by a process
+// that gets the listener (SECCOMP_FILTER_FLAG_TSYNC_ESRCH, 5.7). It is asked without a filter, which is the
+// second thing that the kernel looks at.
+func notification() (string, error) {
+	var sizes [3]uint16
+	if _, _, e := syscall.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_NOTIF_SIZES, 0, uintptr(unsafe.Pointer(&sizes))); e != 0 {
+		return "", fmt.Errorf("seccomp notifications: %w", e)
 	}
-	license := [1]byte{}
-	attr := struct { // the first members of union bpf_attr of BPF_PROG_LOAD
-		kind, count uint32
-		program     unsafe.Pointer
-		license     unsafe.Pointer
-		logLevel    uint32
-		logSize     uint32
-		log         uint64
-		version     uint32
-		flags       uint32
-	}{kind: unix.BPF_PROG_TYPE_CGROUP_DEVICE, count: 2, program: unsafe.Pointer(&program), license: unsafe.Pointer(&license)}
-	fd, _, e := syscall.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
-	runtime.KeepAlive(&program)
-	runtime.KeepAlive(&license)
-	if e != 0 {
-		return "", fmt.Errorf("bpf: %w", e)
+	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH
+	if _, _, e := syscall.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, 0); e != unix.EFAULT {
+		return "", fmt.Errorf("seccomp filter with a listener on all threads: %w", e)
 	}
-	return "", unix.Close(int(fd))
+	return "", nil
 }
 
 func landlock() (string, error) {

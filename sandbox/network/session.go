@@ -2,10 +2,17 @@ package network
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"os"
+	"sync"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/cleanup"
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/relay"
 )
 
 // Version changes with what is said between runner and relay: a runner that takes over from another
@@ -20,81 +27,172 @@ type Options struct {
 	UID      int                 // host id, user and group, that the relay runs as
 	Group    *os.File            // directory of the unified group that the relay is born in; nil is the caller's own; stays the caller's
 	Place    func(pid int) error // moves the relay to the groups of v1, before it has anything to do; nil moves nothing
-	Report   func(Event)         // told of what happens, one after the other, in no hurry to return; nil is nobody
+	Report   func(Event)         // told of what happens, one after the other; nil is nobody
 }
 
-// Event is something that the relay has to tell.
-type Event struct {
-	Group          uint64 // cgroup id of the socket that it is about, which is its execution's; 0 is not known
-	Object         string // "example.org:443", or of a question "example.org"; "" when the relay has ended
-	Rule           string // why it was refused; "" of a connection that was let through, at its end
-	Errno          string // as the program saw it; "" where it saw an answer of DNS
-	Allowed        bool
-	Sent, Received int64 // bytes, of a connection that was let through
-	DNS            bool
-}
+// Event is something that the relay has to tell. Of many in a short time not all are told; Traffic
+// counts them.
+type Event = relay.Event
 
-// Rules of an Event that is not allowed.
+// Rules of an Event. One that is Allowed is no refusal.
 const (
-	RuleNotGranted  = "not granted"   // no destination of the grant has this name, address or port
-	RuleDenied      = "denied range"  // the address, or every address of the name, is one that the grant does not reach
-	RuleNoName      = "no name"       // the grant is by name, and the first bytes have none
-	RuleMismatch    = "name mismatch" // the first bytes name two different hosts
-	RuleMalformed   = "malformed"     // the first bytes are ambiguous, and so are refused
-	RuleTooMany     = "too many"      // connections or questions at once
-	RuleUnreachable = "unreachable"   // allowed, and nobody there
-	RuleNarrowed    = "narrowed"      // let through before, and not granted any more
-	RuleEnded       = "relay ended"   // the relay has died: the session has no network any more
+	RuleNotGranted  = relay.RuleNotGranted
+	RuleDenied      = relay.RuleDenied
+	RuleNoName      = relay.RuleNoName
+	RuleMismatch    = relay.RuleMismatch
+	RuleMalformed   = relay.RuleMalformed
+	RuleTooMany     = relay.RuleTooMany
+	RuleNarrowed    = relay.RuleNarrowed
+	RuleUnreachable = relay.RuleUnreachable
+	RuleEnded       = relay.RuleEnded
 )
 
 // Session is the network of one session. Its methods may be called from many goroutines.
-type Session struct{}
+type Session struct {
+	ns    *os.File // ours
+	ipv6  bool
+	relay *process // nil of mode "none"
+
+	mu      sync.Mutex
+	network sandbox.Network
+}
 
 // Open sets up the network namespace ns, which must be new, and starts the relay. The caller closes the Session; ns stays the
 // caller's. An error is a *sandbox.Error.
-func Open(ctx context.Context, ns *os.File, network sandbox.Network, o Options) (*Session, error) {
-	return nil, sandbox.Errorf(sandbox.CodeUnsupported, "network")
+func Open(ctx context.Context, ns *os.File, network sandbox.Network, o Options) (_ *Session, err error) {
+	var undo cleanup.Stack
+	defer undo.Run()
+	s := &Session{network: network}
+	if s.ns, err = duplicate(ns); err != nil {
+		return nil, failed(err)
+	}
+	undo.Add(func() { s.ns.Close() })
+	if network.Mode == "none" {
+		if err := within(s.ns, func() error { return loopback(false) }); err != nil {
+			return nil, failed(err)
+		}
+		undo.Release()
+		return s, nil
+	}
+	// First of all, because an executable takes its time to begin, and needs nothing for it.
+	if s.relay, err = start(o); err != nil {
+		return nil, failed(err)
+	}
+	undo.Add(s.relay.close)
+	var sockets []*os.File
+	if err := within(s.ns, func() error { sockets, s.ipv6, err = setUp(); return err }); err != nil {
+		return nil, failed(err)
+	}
+	defer closeAll(sockets)
+	config, err := configure(network, o, s.ipv6)
+	if err != nil {
+		return nil, failed(err)
+	}
+	if err := s.relay.begin(ctx, config, sockets); err != nil {
+		return nil, failed(err)
+	}
+	undo.Release()
+	return s, nil
 }
 
-// Evidence lists the interfaces, routes and rules that the kernel has, sorted. It is an error with
-// CodeNotEnforced if they are not what was set up, or if the relay has ended.
-func (s *Session) Evidence() ([]string, error) { return nil, nil }
+// failed makes an error that a caller may see.
+func failed(err error) error {
+	var known *sandbox.Error
+	if errors.As(err, &known) {
+		return known
+	}
+	return sandbox.Errorf(sandbox.CodeNetwork, "%v", err)
+}
 
-// Narrow takes away what network does not have, and cuts connections that are not allowed any more.
-// Afterwards they have failed. It is an error to ask for more than there is.
+// configure is what the relay has to know.
+func configure(network sandbox.Network, o Options, ipv6 bool) (*relay.Config, error) {
+	own, err := hostAddresses()
+	if err != nil {
+		return nil, err
+	}
+	c := &relay.Config{Rules: rulesOf(network), Denied: o.Denied, Reserved: append(sandbox.Reserved(), own...), IPv6: ipv6}
+	c.Resolver, err = resolver(o.Resolver)
+	return c, err
+}
+
+func rulesOf(network sandbox.Network) relay.Rules {
+	r := relay.Rules{Mode: network.Mode}
+	for _, d := range network.Allow {
+		r.Allow = append(r.Allow, relay.Destination(d))
+	}
+	return r
+}
+
+// Network is what the session reaches now.
+func (s *Session) Network() sandbox.Network {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.network
+}
+
+// Narrow takes away what network does not have, and cuts connections that are not allowed any more. When it
+// returns, they have failed. More than there is is refused, with CodeInvalidSpec.
 func (s *Session) Narrow(ctx context.Context, network sandbox.Network) (cut int, err error) {
-	return 0, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !network.Within(s.network) {
+		return 0, sandbox.Errorf(sandbox.CodeInvalidSpec, "network: asks for more than the session has")
+	}
+	if s.relay != nil {
+		rules := rulesOf(network)
+		answer, err := s.relay.call(ctx, relay.Order{Narrow: &rules})
+		if err != nil && !errors.Is(err, errEnded) { // without a relay nothing is reached
+			return 0, failed(err)
+		}
+		cut = answer.Cut
+	}
+	s.network = network
+	return cut, nil
 }
 
 // Traffic is what went through so far: of the sockets of one group, or with 0 of all. When it returns, everything
 // that had happened before has been reported.
 func (s *Session) Traffic(ctx context.Context, group uint64) (sandbox.Traffic, error) {
-	return sandbox.Traffic{}, nil
+	if s.relay == nil {
+		return sandbox.Traffic{}, nil
+	}
+	answer, err := s.relay.call(ctx, relay.Order{Traffic: &group})
+	if err != nil {
+		return sandbox.Traffic{}, failed(err)
+	}
+	return sandbox.Traffic(*answer.Traffic), nil
 }
 
 // Forget gives up what is counted for a group that has ended. It stays in the sum of all.
-func (s *Session) Forget(group uint64) {}
-
-// Network is what the session reaches now.
-func (s *Session) Network() sandbox.Network { return sandbox.Network{} }
-
-// Close takes the network away: connections are cut, and nobody is told. It does not wait for what the kernel has to do.
-func (s *Session) Close() {}
-
-// State is what another program in this process needs beside the files to go on with a Session.
-type State struct {
-	Network sandbox.Network // as narrowed
-	PID     int             // of the relay, which stays a child of this process; 0 of mode "none"
-	IPv6    bool
+func (s *Session) Forget(group uint64) {
+	if s.relay != nil {
+		s.relay.say(relay.Order{Forget: &group})
+	}
 }
 
-// Save stops the conversation with the relay, and returns what [Restore] needs. The files, whose order matters, stay the
-// Session's. No call may follow but Continue and Close.
-func (s *Session) Save() (State, []*os.File, error) { return State{}, nil, nil }
+// Close takes the network away: connections are cut, and nobody is told. It does not wait for what the kernel has to do.
+func (s *Session) Close() {
+	if s.relay != nil {
+		s.relay.close()
+	}
+	s.ns.Close()
+}
 
-// Continue undoes Save.
-func (s *Session) Continue() {}
+func duplicate(f *os.File) (*os.File, error) {
+	raw, err := f.SyscallConn() // Fd would make it blocking
+	if err != nil {
+		return nil, err
+	}
+	dup := -1
+	cerr := raw.Control(func(fd uintptr) { dup, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
+	if err := errors.Join(err, cerr); err != nil {
+		return nil, fmt.Errorf("duplicate %s: %w", f.Name(), err)
+	}
+	return os.NewFile(uintptr(dup), f.Name()), nil
+}
 
-// Restore goes on with what Save has returned in another program. It takes the files over, also if it fails: then the relay ends, and
-// the session has no network. Of the options only Report matters.
-func Restore(state State, files []*os.File, o Options) (*Session, error) { return nil, nil }
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}

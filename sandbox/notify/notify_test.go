@@ -196,29 +196,32 @@ func serve(t *testing.T, listener *os.File, judge func(Call) unix.Errno) *Server
 // The judge hears who calls what, and says with what it fails. Nothing lets a call through.
 func TestJudge(t *testing.T) {
 	c := start(t, "caller")
-	answer := unix.EXDEV
-	var got Call
-	var valid bool
-	var group []byte
+	type judged struct {
+		Call
+		status []byte
+		valid  bool
+	}
+	calls, errnos := make(chan judged, 1), make(chan unix.Errno, 1)
 	s := serve(t, c.listener(), func(call Call) unix.Errno {
-		got, group = call, nil
-		group, _ = os.ReadFile(fmt.Sprintf("/proc/%d/status", call.PID))
-		valid = call.Valid()
-		return answer
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", call.PID))
+		calls <- judged{call, status, call.Valid()}
+		return <-errnos
 	})
+	errnos <- unix.EXDEV
 	if answers := c.calls(1); answers != "EXDEV:1" {
 		t.Error(answers)
 	}
+	got := <-calls
 	if got.PID != c.tid || got.NR != refused || got.Args != [6]uint64{1, 1<<63 | 2, 3, 4, 5, 6} {
 		t.Errorf("%+v, want thread %d, number %d", got, c.tid, refused)
 	}
-	if !valid || !strings.Contains(string(group), fmt.Sprintf("\nTgid:\t%d\n", c.cmd.Process.Pid)) {
-		t.Errorf("valid %v, status:\n%s", valid, group)
+	if !got.valid || !strings.Contains(string(got.status), fmt.Sprintf("\nTgid:\t%d\n", c.cmd.Process.Pid)) {
+		t.Errorf("valid %v, status:\n%s", got.valid, got.status)
 	}
 	if got.Valid() {
 		t.Error("a call that was answered is still valid")
 	}
-	answer = 0
+	errnos <- 0
 	if answers := c.calls(1); answers != "EPERM:1" {
 		t.Errorf("a judge who says 0: %s", answers)
 	}

@@ -1,6 +1,8 @@
 package runc
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -21,6 +23,7 @@ type proof struct {
 	config   *specs.Spec // that libcontainer was given
 	attached []attachment
 	setup    guest.Setup
+	landlock int      // ABI that init says it has taken
 	degraded []string // layers that need not be there
 	dir      string   // of init, in /proc
 	forge    func(file, content string) string
@@ -40,6 +43,8 @@ var proofs = []struct {
 	{"rlimits", (*proof).rlimits},
 	{"mounts", (*proof).mounts},
 	{"groups", (*proof).groups},
+	{"landlock", (*proof).landlocked},
+	{"reports", (*proof).reports},
 }
 
 func (p *proof) run() (sandbox.Enforced, error) {
@@ -127,6 +132,9 @@ func (p *proof) groups() error {
 		return err
 	}
 	p.e.MemoryBytes, p.e.CPUMillis, p.e.PIDs, p.e.SwapBytes = limits.MemoryBytes, limits.CPUMillis, limits.PIDs, swap
+	if p.e.Ceilings, err = groups.Files(); err != nil {
+		return err
+	}
 	for controller, group := range groups.Paths() {
 		if controller == "" {
 			group += "/init"
@@ -138,6 +146,35 @@ func (p *proof) groups() error {
 		if !slices.Contains(strings.Fields(string(data)), strconv.Itoa(p.session.box.pid)) {
 			return fmt.Errorf("init is not in %s", group)
 		}
+	}
+	return nil
+}
+
+// landlocked is Landlock, which shows nowhere in /proc. What is known is that init has tried, on the thread
+// that executions are cloned from, what the mounts allow and Landlock alone refuses (guest.ProofDir).
+func (p *proof) landlocked() error {
+	if wanted := len(p.setup.Landlock) > 0; wanted != (p.landlock > 0) {
+		return fmt.Errorf("its ABI is %d", p.landlock)
+	}
+	p.e.Landlock = p.landlock
+	return nil
+}
+
+// reports are how each layer tells what it refuses, of those that do; the others say nothing to anybody
+// but the program.
+func (p *proof) reports() error {
+	sum := sha256.Sum256(p.setup.Filter)
+	p.e.Filter = "sha256:" + hex.EncodeToString(sum[:])
+	p.e.Reports = map[string]string{"ceilings": "counter", "mounts": "", "capabilities": "", "devices": ""}
+	if p.landlock > 0 {
+		p.e.Reports["landlock"] = ""
+	}
+	p.e.Reports["seccomp"] = ""
+	if p.session.notify != nil {
+		p.e.Reports["seccomp"] = "notification"
+	}
+	if p.session.spec.Network.Mode != "none" {
+		p.e.Reports["network"] = "relay"
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -26,10 +28,14 @@ type execution struct {
 	background bool
 	session    *session
 	leaf       *cgroup.Leaf
+	limits     sandbox.ExecLimits            // of its own
+	clock      *cgroup.Clock                 // of limits.CPUTime; nil without
 	process    atomic.Pointer[guest.Process] // nil until it has been started
-	oomBefore  int64                         // kills by the session's memory ceiling before it started
+	before     cgroup.Events                 // of the session, when it started
 	killed     atomic.Bool                   // by us: not by the memory ceiling
-	held                                     // guarded by the session's mu
+	spent      atomic.Pointer[string]        // whose processor time was used up, so that it was killed: a Hit's scope
+	denials    denials                       // guarded by the session's mu, as what follows
+	held
 }
 
 // Start starts a command in a session: born in a group of its own, as the granted
@@ -54,8 +60,8 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 	var ends cleanup.Stack // the ends of the pipes that are the command's
 	defer ends.Run()
 
-	x := &execution{id: e.ID, background: e.Background, session: s}
-	if x.leaf, err = s.groups.Leaf(); err != nil {
+	x := &execution{id: e.ID, background: e.Background, limits: e.Limits, session: s}
+	if x.leaf, err = s.leaf(e.Limits); err != nil {
 		return launch.Streams{}, err
 	}
 	undo.Add(x.clear)
@@ -94,22 +100,95 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 		x.stdin = nil
 	}
 
-	x.oomBefore = s.groups.OOMKills()
+	if x.before, err = s.counters(); err != nil {
+		return launch.Streams{}, err
+	}
 	x.started = time.Now()
 	ours, err := x.streams()
 	if err != nil {
 		return launch.Streams{}, err
 	}
 	undo.Add(ours.Close)
-	process, err := s.init.Spawn(ctx, guest.Command{Argv: e.Argv, Env: e.Env, Cwd: e.Cwd}, streams)
+	process, err := x.spawn(ctx, guest.Command{Argv: e.Argv, Env: e.Env, Cwd: e.Cwd}, streams)
 	if err != nil {
 		return launch.Streams{}, refused(err)
 	}
 	failpoint.Hit("runner.start.spawned")
 	undo.Release()
 	s.hold(x, process, exited)
+	if x.spent.Load() != nil { // meanwhile: the kill may have come before there was anything to kill
+		_ = x.leaf.Kill()
+	}
 	go x.follow(process)
 	return ours, nil
+}
+
+// leaf returns the group of an execution.
+func (s *session) leaf(l sandbox.ExecLimits) (*cgroup.Leaf, error) {
+	if grouped(l) {
+		return s.groups.LeafWith(l)
+	}
+	return s.groups.Leaf()
+}
+
+// grouped reports whether there is a ceiling that a group holds. Its command waits, before it
+// executes, to be put under it.
+func grouped(l sandbox.ExecLimits) bool { return l.MemoryBytes != 0 || l.CPUMillis != 0 || l.PIDs != 0 }
+
+// spawn starts the command, under its own ceilings from its first instruction on.
+func (x *execution) spawn(ctx context.Context, cmd guest.Command, streams guest.Streams) (*guest.Process, error) {
+	cmd.Parked = grouped(x.limits)
+	if n := uint64(x.limits.Files); n != 0 {
+		cmd.Rlimits = []guest.Rlimit{{Resource: unix.RLIMIT_NOFILE, Cur: n, Max: n}}
+	}
+	process, err := x.session.init.Spawn(ctx, cmd, streams)
+	if err != nil {
+		return nil, err
+	}
+	if cmd.Parked {
+		pid, err := x.parked()
+		if err == nil {
+			err = x.leaf.Place(pid)
+		}
+		if err == nil {
+			err = process.Release(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	x.watchClock()
+	return process, nil
+}
+
+// parked is the process that is to become the command, by its number outside: the only one in the leaf.
+func (x *execution) parked() (int, error) {
+	data, err := os.ReadFile(x.session.groups.Paths()[""] + "/x/" + x.leaf.Name() + "/cgroup.procs")
+	if err != nil {
+		return 0, err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0, fmt.Errorf("the group of a parked command holds %.100q: %w", data, err)
+	}
+	return pid, nil
+}
+
+// watchClock kills the execution when it has used its processor time.
+func (x *execution) watchClock() {
+	if x.limits.CPUTime == 0 {
+		return
+	}
+	x.clock = x.leaf.Clock(x.limits.CPUTime, func() {
+		x.spend(scopeExecution)
+		_ = x.leaf.Kill()
+	})
+}
+
+// spend notes that it is killed for the processor time that was used up: its own, or the session's.
+func (x *execution) spend(scope string) {
+	x.spent.CompareAndSwap(nil, &scope)
+	x.killed.Store(true)
 }
 
 // pipe makes a pipe that belongs to the session's identity, so that /dev/stdout and
@@ -162,10 +241,11 @@ func (x *execution) follow(process *guest.Process) {
 	if exit.Status.Signaled() {
 		result.Signal = int(exit.Status.Signal())
 		result.OOM = ok && exit.Status.Signal() == syscall.SIGKILL && !x.killed.Load() &&
-			(usage.OOMKills > 0 || x.session.groups.OOMKills() > x.oomBefore)
+			(usage.OOMKills > 0 || x.session.groups.OOMKills() > x.before.OOMKills)
 	} else {
 		result.ExitCode = exit.Status.ExitStatus()
 	}
+	result.Hits = x.hits()
 	x.session.end(x, result)
 	x.session.groups.Restock() // now that nobody waits
 	x.leave()
@@ -178,8 +258,12 @@ func (x *execution) leave() {
 	x.told = true
 	x.session.mu.Unlock()
 	_ = x.leaf.Wait(context.Background())
+	if x.clock != nil {
+		x.clock.Stop()
+	}
 	_ = x.leaf.Remove()
 	x.session.finish(x)
+	x.session.count()
 }
 
 // empty kills whatever is left in the leaf and waits until it is gone.

@@ -74,6 +74,7 @@ func (s *session) hold(x *execution, process *guest.Process, exited func(sandbox
 // end keeps the result of an execution, and tells who wants to know.
 func (s *session) end(x *execution, result sandbox.Result) {
 	s.mu.Lock()
+	result.Denials, result.Dropped = slices.Clone(x.denials.Kinds), x.denials.Dropped
 	x.result = &result
 	watchers := x.watchers
 	x.watchers = nil
@@ -117,6 +118,7 @@ func (s *session) finish(x *execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.over = true
+	delete(s.leaves, x.leaf.Name())
 	if x.forgotten {
 		delete(s.execs, x.id)
 	}

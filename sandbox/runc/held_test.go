@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/launch"
 )
 
@@ -296,7 +297,7 @@ func TestEndedAreBounded(t *testing.T) {
 	s := &session{execs: map[string]*execution{}}
 	at := func(i int) sandbox.Result { return sandbox.Result{Ended: time.Unix(int64(i), 0)} }
 	for i := range maxEnded + 10 {
-		x := &execution{id: fmt.Sprint("x", i), session: s}
+		x := &execution{leaf: new(cgroup.Leaf), id: fmt.Sprint("x", i), session: s}
 		s.execs[x.id] = x
 		s.live.Add(1)
 		s.end(x, at(i))

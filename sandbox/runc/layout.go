@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stockade-dev/stockade/internal/cleanup"
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
 
 // ours are the top-level directories that are always made by us: mount points of the
@@ -21,12 +23,14 @@ var ours = []string{"/dev", "/proc", "/run", "/sys", "/tmp"}
 // gather collects what the session's file system consists of, as detached mounts.
 // Host paths are looked at here and nowhere else: the caller's under the caller's
 // identity, the system directories of root "host" under our own. The layout owns
-// the mounts; close releases those that were not attached.
+// the mounts; close releases those that were not attached. Overlays are the receiver's, and so are the placeholders of
+// the session in callers' directories.
 func (r *Runner) gather(spec sandbox.Spec, base uint32) (_ layout, err error) {
-	l := layout{owner: base, dirs: slices.Clone(ours), links: map[string]string{}, files: map[string]string{}}
+	l := layout{owner: base, dirs: slices.Clone(ours), links: map[string]string{}, files: map[string]string{}, spaces: map[string]*workspace.Space{}}
 	var undo cleanup.Stack
 	defer undo.Run()
-	undo.Add(l.close)
+	undo.Add(func() { _ = r.placeholders.Release(spec.Session) }) // what cannot be removed now, cannot be later
+	undo.Add(l.abandon)
 
 	mounts := spec.Mounts
 	switch spec.Root.Kind {
@@ -51,7 +55,7 @@ func (r *Runner) gather(spec sandbox.Spec, base uint32) (_ layout, err error) {
 		return layout{}, err
 	}
 	for _, s := range spec.Scratch {
-		tree, err := newTmpfs(s.Target, s.Bytes, s.Inodes, "1777", base)
+		tree, err := workspace.Tmpfs(s.Target, s.Bytes, s.Inodes, "1777", base)
 		if err != nil {
 			return layout{}, err
 		}
@@ -59,6 +63,14 @@ func (r *Runner) gather(spec sandbox.Spec, base uint32) (_ layout, err error) {
 	}
 	undo.Release()
 	return l, nil
+}
+
+// abandon releases what is the session's, too, when there is none.
+func (l *layout) abandon() {
+	l.close()
+	for _, space := range l.spaces {
+		space.Close()
+	}
 }
 
 func (l *layout) close() {
@@ -78,21 +90,62 @@ func (l *layout) mounts(r *Runner, spec sandbox.Spec, base uint32, mounts []sand
 		return err
 	}
 	defer idmap.Close()
-	return as(spec.Caller, func() error {
-		for _, m := range mounts {
-			f, err := reopen(m.Source, !m.ReadOnly)
-			if err != nil {
-				return err
-			}
-			tree, err := cloneMount(f, m.ReadOnly, idmap)
-			f.Close()
-			if err != nil {
-				return err
-			}
-			l.attach = append(l.attach, attachment{target: m.Target, tree: tree, dir: m.Source.Kind == "dir", readOnly: m.ReadOnly, idmapped: true, origin: m.Source.Path})
+	for _, m := range mounts {
+		if err := l.mount(r, spec, base, m, idmap); err != nil {
+			return err
 		}
-		return nil
+	}
+	return nil
+}
+
+// mount adds one. What an overlay is over is read-only like any other, and need not be writable for the caller before
+// something is committed.
+func (l *layout) mount(r *Runner, spec sandbox.Spec, base uint32, m sandbox.Mount, idmap *os.File) error {
+	var tree *os.File
+	err := as(spec.Caller, func() error {
+		f, err := reopen(m.Source, !m.ReadOnly && m.Overlay == nil)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		tree, err = cloneMount(f, m.ReadOnly || m.Overlay != nil, idmap)
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	owner := workspace.Owner{UID: base + spec.Identity.UID, GID: base + spec.Identity.GID}
+	var guards workspace.Guards
+	switch {
+	case m.Overlay != nil:
+		space, mounted, err := workspace.Overlay(tree, workspace.Options{
+			Target: m.Target, Size: *m.Overlay, Owner: owner, Protected: m.Protected, Place: r.place,
+		})
+		if err != nil {
+			return err
+		}
+		l.spaces[m.Target] = space
+		tree, guards = mounted.Tree, mounted.Guards
+	case len(m.Protected) > 0:
+		guarded, g, err := workspace.Protect(tree, workspace.Protection{
+			Paths: m.Protected, Owner: owner, Place: r.place,
+			Reserve: &workspace.Reservation{Placeholders: r.placeholders, Session: spec.Session, Caller: spec.Caller, Source: m.Source},
+		})
+		if err != nil {
+			tree.Close()
+			return err
+		}
+		tree, guards = guarded, g
+	}
+	l.attach = append(l.attach, attachment{
+		target: m.Target, tree: tree, dir: m.Source.Kind == "dir", readOnly: m.ReadOnly, idmapped: m.Overlay == nil, origin: m.Source.Path,
+	})
+	for _, g := range guards {
+		l.attach = append(l.attach, attachment{
+			target: path.Join(m.Target, g.Path), tree: g.Mount, dir: g.Dir, readOnly: g.ReadOnly, idmapped: m.Overlay == nil, part: true, origin: m.Source.Path,
+		})
+	}
+	return nil
 }
 
 // unpacked adds the top-level entries of a root tree, whose owner is root inside.

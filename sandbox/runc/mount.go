@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +18,7 @@ type attachment struct {
 	dir      bool // whether the mount point is a directory
 	readOnly bool
 	idmapped bool
+	part     bool   // of the one above it: a guard that comes along with it
 	origin   string // for messages
 }
 
@@ -48,37 +48,6 @@ func cloneMount(f *os.File, readOnly bool, idmap *os.File) (*os.File, error) {
 		return nil, fmt.Errorf("mount_setattr %s: %w", f.Name(), err)
 	}
 	return tree, nil
-}
-
-// newTmpfs makes a detached, private, empty file system of bounded size. owner is
-// the host id of its root directory.
-func newTmpfs(name string, bytes, inodes int64, mode string, owner uint32) (*os.File, error) {
-	ctx, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("fsopen tmpfs: %w", err)
-	}
-	defer unix.Close(ctx)
-	id := strconv.FormatUint(uint64(owner), 10)
-	for _, o := range [][2]string{
-		{"source", "stockade"},
-		{"size", strconv.FormatInt(bytes, 10)},
-		{"nr_inodes", strconv.FormatInt(inodes, 10)},
-		{"mode", mode},
-		{"uid", id},
-		{"gid", id},
-	} {
-		if err := unix.FsconfigSetString(ctx, o[0], o[1]); err != nil {
-			return nil, fmt.Errorf("tmpfs %s: %s=%s: %w", name, o[0], o[1], err)
-		}
-	}
-	if err := unix.FsconfigCreate(ctx); err != nil {
-		return nil, fmt.Errorf("tmpfs %s: %w", name, err)
-	}
-	fd, err := unix.Fsmount(ctx, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
-	if err != nil {
-		return nil, fmt.Errorf("fsmount %s: %w", name, err)
-	}
-	return os.NewFile(uintptr(fd), name), nil
 }
 
 // fileSystem names the type of the file system that f is on, for messages.

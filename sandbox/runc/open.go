@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/opencontainers/cgroups"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
@@ -22,7 +21,7 @@ import (
 // Open builds a session and returns what the kernel says is in force. A failure,
 // wherever it falls, leaves nothing behind.
 func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
-	o := &opening{r: r, ctx: ctx, spec: spec, session: &session{spec: spec, execs: map[string]*execution{}}}
+	o := &opening{r: r, ctx: ctx, spec: spec, session: r.newSession(spec)}
 	defer r.stock.refill() // once the session stands: both need the processors
 	defer o.undo.Run()
 	defer o.done.Run()
@@ -64,6 +63,8 @@ type opening struct {
 	inputs   *digests
 	config   *specs.Spec // of the container
 	become   guest.Setup // of init
+	landlock int         // ABI that init has taken
+	devices  string      // what holds them
 	socket   *os.File    // our end of init's
 	enforced sandbox.Enforced
 }
@@ -99,11 +100,14 @@ func (o *opening) check() (err error) {
 	if o.degraded, err = lacking(o.r.options.Host, o.spec.Degraded); err != nil {
 		return err
 	}
-	if o.filter, err = seccomp.Compile(o.spec.Seccomp, false); err != nil {
+	if o.filter, err = seccomp.Compile(o.spec.Seccomp, o.has(sandbox.LayerNotify)); err != nil {
 		return sandbox.Errorf(sandbox.CodeInvalidSpec, "%v", err)
 	}
 	return nil
 }
+
+// has reports whether the session is built with a layer that some do without.
+func (o *opening) has(layer string) bool { return !slices.Contains(o.degraded, layer) }
 
 // lacking are the layers that a host lacks and a caller does without. Any other that it lacks is
 // an error: a second wall is there, or somebody has said that it need not be.
@@ -114,7 +118,7 @@ func lacking(host sandbox.Host, without []string) (degraded []string, err error)
 	}
 	for _, layer := range sandbox.Degradable {
 		switch {
-		case host.Has(layer), !slices.ContainsFunc(host.Layers, func(l sandbox.Layer) bool { return l.Name == layer }):
+		case host.Has(layer):
 		case slices.Contains(without, layer):
 			degraded = append(degraded, layer)
 		default:
@@ -168,6 +172,11 @@ func (o *opening) gather() (err error) {
 		return err
 	}
 	o.done.Add(o.files.close)
+	o.session.spaces = o.files.spaces
+	o.undo.Add(func() {
+		o.session.closeSpaces()
+		_ = o.r.placeholders.Release(o.spec.Session)
+	})
 	o.files.group = o.session.groups.Paths()[""] + "/x"
 	o.inputs = o.r.digest(o.ctx, o.spec)
 	o.done.Add(o.inputs.stop)
@@ -185,7 +194,7 @@ func (o *opening) start() error {
 	o.socket = ours
 	o.undo.Add(func() { ours.Close() }) // the Conn's, once there is one; a second Close does no harm
 	var clocks *oci.Clocks
-	if !slices.Contains(o.degraded, sandbox.LayerTimeNS) {
+	if o.has(sandbox.LayerTimeNS) {
 		if clocks, err = hostClocks(); err != nil {
 			return err
 		}
@@ -236,12 +245,9 @@ func (o *opening) join() error {
 	if err := s.groups.JoinInit(s.box.pid); err != nil {
 		return err
 	}
-	for _, group := range []string{"/init", "/x"} {
-		if err := cgroups.DevicesSetV2(s.groups.Paths()[""]+group, &cgroups.Resources{Devices: rules(oci.Devices)}); err != nil {
-			return fmt.Errorf("device rules: %w", err)
-		}
-	}
-	return nil
+	var err error
+	o.devices, err = s.groups.Devices(rules(oci.Devices))
+	return err
 }
 
 // release lets init execute: it is where it belongs.
@@ -256,23 +262,53 @@ func (o *opening) release() (err error) {
 	return nil
 }
 
-// setup has init become what executions inherit: limits, bounding set, filter. Init
+// setup has init become what executions inherit: limits, bounding set, filter, Landlock. Init
 // does it itself, because it needs until then what they take away.
 func (o *opening) setup() error {
 	o.become = setup(o.spec, o.filter)
-	if _, err := o.session.init.Setup(o.ctx, o.become); err != nil {
+	o.become.Report = o.has(sandbox.LayerNotify)
+	if o.has(sandbox.LayerLandlock) {
+		o.become.Landlock, o.become.Proof = guest.Accesses(writable(o.files.attach)), guest.ProofDir
+	}
+	ready, err := o.session.init.Setup(o.ctx, o.become)
+	if err != nil {
 		return refused(err)
 	}
+	o.landlock = ready.Landlock
+	if err := o.session.hear(ready.Listener); err != nil {
+		return err
+	}
+	o.undo.Add(o.session.letGo)
+	if err := o.session.openDisks(); err != nil {
+		return err
+	}
+	// Init has made its threads: those stay, and only what is cloned from this one is counted with
+	// the executions.
+	if err := o.session.groups.JoinSpawner(o.session.box.pid); err != nil {
+		return err
+	}
+	o.session.watchClock()
 	return nil
+}
+
+// writable are the places where something of the layout can be written, the second wall's view of the first.
+func writable(attached []attachment) (paths []string) {
+	for _, a := range attached {
+		if !a.readOnly {
+			paths = append(paths, a.target)
+		}
+	}
+	slices.Sort(paths)
+	return paths
 }
 
 // evidence is last: nobody is told "ready" before the kernel has confirmed it.
 func (o *opening) evidence() (err error) {
-	p := proof{session: o.session, config: o.config, attached: o.files.attach, setup: o.become, degraded: o.degraded, forge: o.r.forge}
+	p := proof{session: o.session, config: o.config, attached: o.files.attach, setup: o.become, landlock: o.landlock, degraded: o.degraded, forge: o.r.forge}
 	if o.enforced, err = p.run(); err != nil {
 		return err
 	}
-	o.enforced.Cgroup = o.r.tree.Layout()
+	o.enforced.Cgroup, o.enforced.Devices = o.r.tree.Layout(), o.devices
 	o.enforced.Inputs, err = o.inputs.wait()
 	return err
 }
@@ -292,7 +328,7 @@ func setup(spec sandbox.Spec, filter []byte) guest.Setup {
 			limit(unix.RLIMIT_MEMLOCK, 64<<10),
 			limit(unix.RLIMIT_MSGQUEUE, 800<<10),
 			limit(unix.RLIMIT_NOFILE, uint64(spec.Limits.Files)),
-			limit(unix.RLIMIT_NPROC, uint64(spec.Limits.PIDs)), // counted per uid: a fork bomb leaves init its threads
+			limit(unix.RLIMIT_NPROC, uint64(spec.Limits.PIDs+sandbox.InitPIDs)), // counted per uid; behind the ceiling of the group, which counts what it refuses
 			limit(unix.RLIMIT_RTPRIO, 0),
 			limit(unix.RLIMIT_SIGPENDING, 1024),
 		},

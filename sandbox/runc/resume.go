@@ -13,6 +13,7 @@ import (
 	"github.com/stockade-dev/stockade/internal/cleanup"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/guest"
+	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
 
 // Resume returns a runner that goes on where [Runner.Save] stopped another one in this process, under the
@@ -136,9 +137,25 @@ func (h *inheritance) complete() error {
 
 // restore makes a session of what was saved, and says what is to be run for it once all the rest stands.
 func (r *Runner) restore(in savedSession, h *inheritance) (s *session, follow []func(), err error) {
-	s = &session{spec: in.Spec, base: in.Base, frozen: in.Frozen, execs: map[string]*execution{}}
+	s = r.newSession(in.Spec)
+	s.base, s.frozen, s.spent, s.stray = in.Base, in.Frozen, in.Spent, in.Stray
 	if s.groups, err = r.tree.Reopen(in.Groups); err != nil {
 		return nil, nil, err
+	}
+	for _, saved := range in.Spaces {
+		var files []*os.File
+		for _, n := range saved.Files {
+			f, err := h.file(n)
+			if err != nil {
+				return nil, nil, err
+			}
+			files = append(files, f)
+		}
+		space, err := workspace.Restore(saved.State, files)
+		if err != nil {
+			return nil, nil, err
+		}
+		s.spaces[space.Target()] = space
 	}
 	if s.box, err = foundBox(filepath.Join(r.boxes(), in.Spec.Session), in.PID); err != nil {
 		return nil, nil, err
@@ -163,13 +180,22 @@ func (r *Runner) restore(in savedSession, h *inheritance) (s *session, follow []
 			follow = append(follow, x.leave)
 		}
 	}
-	return s, follow, nil
+	if err := s.openDisks(); err != nil {
+		return nil, nil, err
+	}
+	listener, err := h.file(in.Notify)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.watchClock()
+	return s, follow, s.hear(listener)
 }
 
 // restore makes an execution of what was saved. One that runs is among those of init.
 func (s *session) restore(in savedExec, processes map[uint64]*guest.Process, h *inheritance) (*execution, error) {
-	x := &execution{id: in.ID, background: in.Background, session: s, oomBefore: in.OOMBefore}
+	x := &execution{id: in.ID, background: in.Background, session: s, limits: in.Limits, before: in.Before, denials: in.Denials}
 	x.killed.Store(in.Killed)
+	x.spent.Store(in.Spent)
 	x.started, x.result, x.forgotten, x.over = in.Started, in.Result, in.Forgotten, in.Over
 	x.told = in.Result != nil
 	for _, p := range []struct {
@@ -198,7 +224,9 @@ func (s *session) restore(in savedExec, processes map[uint64]*guest.Process, h *
 	}
 	s.execs[x.id] = x
 	if !x.over {
+		s.leaves[x.leaf.Name()] = x
 		s.live.Add(1)
+		x.watchClock()
 	}
 	if x.result != nil && !x.forgotten {
 		s.ended++

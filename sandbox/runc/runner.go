@@ -14,18 +14,20 @@ import (
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/launch"
+	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
 
 // Options say where a runner keeps its things and what bounds it.
 type Options struct {
-	State    string          // directory of this instance, absolute; made if missing
-	Instance string          // names its groups; no two runners at a time
-	Init     string          // path of the stockade-init binary; read once
-	Ceiling  sandbox.Ceiling // checked against every Spec, whoever sent it
-	Host     sandbox.Host    // what this kernel offers
-	Cgroup   cgroup.Options  // where its groups stand
-	IDs      string          // file that the host's runners share id ranges by; "" means /run/stockade/ids
-	Stock    int             // how much is kept ready for sessions to come: each two namespaces and up to six empty groups; 0 is nothing
+	State    string                           // directory of this instance, absolute; made if missing
+	Instance string                           // names its groups; no two runners at a time
+	Init     string                           // path of the stockade-init binary; read once
+	Ceiling  sandbox.Ceiling                  // checked against every Spec, whoever sent it
+	Host     sandbox.Host                     // what this kernel offers
+	Cgroup   cgroup.Options                   // where its groups stand
+	IDs      string                           // file that the host's runners share id ranges by; "" means /run/stockade/ids
+	Tell     func(format string, args ...any) // the operator of what nobody has asked for; nil is nobody
+	Stock    int                              // how much is kept ready for sessions to come: each two namespaces and up to six empty groups; 0 is nothing
 }
 
 var _ launch.Handler = (*Runner)(nil)
@@ -33,15 +35,16 @@ var _ launch.Handler = (*Runner)(nil)
 // Runner builds, holds and destroys the sessions of one instance. Its methods may be
 // called from many goroutines.
 type Runner struct {
-	options Options
-	state   *os.File // locked while we live
-	init    *os.File // sealed
-	tree    *cgroup.Tree
-	ids     *idRanges
-	idmaps  idMaps
-	stock   *stock
-	place   string     // where a staging mounts the root
-	swept   []*os.File // see sweepBoxes
+	options      Options
+	state        *os.File // locked while we live
+	init         *os.File // sealed
+	tree         *cgroup.Tree
+	ids          *idRanges
+	idmaps       idMaps
+	stock        *stock
+	place        string                  // where a staging mounts the root
+	placeholders *workspace.Placeholders // of all sessions
+	swept        []*os.File              // see sweepBoxes
 
 	// Nil but in tests: what Open does after a step, which may fail or change what was built, and what the
 	// proof is told instead of what it reads.
@@ -76,6 +79,9 @@ func runnerOf(o Options) *Runner {
 	if o.IDs == "" {
 		o.IDs = "/run/stockade/ids"
 	}
+	if o.Tell == nil {
+		o.Tell = func(string, ...any) {}
+	}
 	return &Runner{options: o, sessions: map[string]*session{}, idmaps: idMaps{open: map[idPair]*os.File{}}}
 }
 
@@ -101,6 +107,7 @@ func (r *Runner) sweep() (err error) {
 	if r.swept, err = sweepBoxes(r.boxes()); err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
+	_ = r.placeholders.Sweep() // a caller's directory may be gone, and the placeholder with it
 	return nil
 }
 
@@ -108,6 +115,12 @@ func (r *Runner) sweep() (err error) {
 // depends on what that one had.
 func (r *Runner) equip(undo *cleanup.Stack) (err error) {
 	if r.place, err = stagingPlace(r.options.State); err != nil {
+		return err
+	}
+	r.placeholders, err = workspace.OpenPlaceholders(filepath.Join(r.options.State, "placeholders"), func(s sandbox.Source) (*os.File, error) {
+		return reopen(s, true)
+	})
+	if err != nil {
 		return err
 	}
 	if r.init, err = sealed(r.options.Init); err != nil {

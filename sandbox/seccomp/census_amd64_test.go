@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -104,7 +105,7 @@ func TestCensusCalled(t *testing.T) {
 // T043: by x32's numbers and by i386's, with int 0x80, every call ends the process. Without
 // a profile getpid of both does not.
 func TestOtherNumbersKilled(t *testing.T) {
-	for role, control := range map[string]string{"x32": "ENOSYS", "i386": "ok"} { // a kernel without x32 answers ENOSYS
+	for role, control := range map[string][]string{"x32": {"ok", "ENOSYS"}, "i386": {"ok"}} { // few kernels have x32 turned on
 		for _, profile := range Profiles {
 			for nr, answer := range called(t, role, profile) {
 				if answer != "SIGSYS" {
@@ -112,8 +113,10 @@ func TestOtherNumbersKilled(t *testing.T) {
 				}
 			}
 		}
-		if bare := called(t, role+" control", ""); len(bare) != 1 || (bare[20] != control && bare[unix.SYS_GETPID] != control) {
-			t.Errorf("%s without a profile: %v, want %s", role, bare, control)
+		for nr, answer := range called(t, role+" control", "") {
+			if !slices.Contains(control, answer) {
+				t.Errorf("%d of %s without a profile: %s: the proof proves nothing", nr, role, answer)
+			}
 		}
 	}
 }

@@ -230,7 +230,9 @@ func (f *fake) Sessions(context.Context) ([]sandbox.Held, error) {
 func (f *fake) Forget(session, exec string) {
 	if e := f.exec(session, exec); e != nil {
 		f.mu.Lock()
-		delete(f.sessions[session].execs, exec)
+		if ses := f.sessions[session]; ses != nil { // it may have been closed meanwhile
+			delete(ses.execs, exec)
+		}
 		f.mu.Unlock()
 		e.close()
 	}

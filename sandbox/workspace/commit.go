@@ -1,0 +1,460 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/thread"
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
+// Commit makes the changes of the overlay to its directory: those at and below paths, or with none all. source is that
+// directory, as the caller reached it and as it was judged; the rights are the caller's, and what is made
+// belongs to the caller.
+//
+// Each change is whole or not made: a file gets its content under another name, reaches the disk, and takes the place of
+// the old one at once; a directory that goes is renamed before it is emptied. What comes is made first, in the order
+// of [Space.Changes], what goes is removed last. Not committed: protected paths, sockets, owners, set-id bits, extended attributes, and
+// that two names were one file.
+//
+// CodeConflict says what cannot be written over: something that the host has changed since the overlay was
+// made, that has become something else, or that the caller has no right to change. What was done until then is said
+// beside the error, and is done.
+func (s *Space) Commit(ctx context.Context, caller sandbox.Caller, source *os.File, paths []string) (sandbox.Committed, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	s.committing.Lock()
+	defer s.committing.Unlock()
+	upper, err := below{s.layers.store}.open(upperName, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return sandbox.Committed{}, fmt.Errorf("commit %s: %w", s.o.Target, err)
+	}
+	defer upper.Close()
+	c := &commit{
+		walk:    walk{ctx: ctx, upper: below{upper}, lower: below{source}},
+		paths:   paths,
+		reached: make([]bool, len(paths)),
+		opened:  s.opened,
+		commits: s.commits,
+		modes:   map[string]uint32{},
+	}
+	c.skip = func(at string) bool { return s.protects(at) || !c.selects(at) && !c.leads(at) }
+	began := now(unix.CLOCK_REALTIME_COARSE) // which files are stamped with
+	err = thread.As(caller, c.run)
+	s.commits = append(s.commits, span{began, time.Now().UnixNano()})
+	out := sandbox.Committed{Applied: c.applied}
+	for i, path := range paths {
+		if !c.reached[i] {
+			out.Left = append(out.Left, path)
+		}
+	}
+	return out, err
+}
+
+func now(clock int32) int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(clock, &ts); err != nil {
+		panic(fmt.Sprintf("bug: clock %d: %v", clock, err))
+	}
+	return ts.Nano()
+}
+
+// commit is one that is under way, on a thread with the caller's identity.
+type commit struct {
+	walk
+	paths   []string
+	reached []bool
+	opened  int64
+	commits []span
+	modes   map[string]uint32 // of directories that what is in them has yet to come to
+	touched *os.File          // the directory that was changed last
+	applied int64
+}
+
+func (c *commit) run() (err error) {
+	defer func() { err = errors.Join(err, c.touch(nil)) }()
+	c.found, c.leave = c.comes, c.left
+	if err := c.dir(".", false, nil); err != nil {
+		return err
+	}
+	c.found, c.leave, c.gone = c.goes, nil, true
+	return c.dir(".", false, nil)
+}
+
+// selects reports whether a path is one of those to be committed, or below one.
+func (c *commit) selects(at string) bool {
+	return len(c.paths) == 0 || slices.ContainsFunc(c.paths, func(p string) bool { return within(at, path.Clean(p)) })
+}
+
+// leads reports whether something that is to be committed may be below a path.
+func (c *commit) leads(at string) bool {
+	return slices.ContainsFunc(c.paths, func(p string) bool { return within(path.Clean(p), at) })
+}
+
+// done counts a change, and notes who asked for it.
+func (c *commit) done(at string) {
+	c.applied++
+	for i, p := range c.paths {
+		c.reached[i] = c.reached[i] || within(at, path.Clean(p))
+	}
+}
+
+// comes makes what is new or has changed. A directory that only leads to something is made if it is missing, and else left alone.
+func (c *commit) comes(d difference) error {
+	if d.kind == deleted || !c.selects(d.path) && (d.kind != added || d.typ() != "dir") {
+		return nil
+	}
+	parent, name, err := c.parent(d.path)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	if err := c.unchanged(d); err != nil {
+		return err
+	}
+	p := place{parent, name}
+	if d.typ() == "dir" && kindOf(d.lower.Mode) == "dir" {
+		c.modes[d.path] = d.upper.Mode & 0o777
+		_ = unix.Fchmodat(int(parent.Fd()), name, d.lower.Mode&0o7777|0o700, 0) // something may have to come into it
+		return nil
+	}
+	temp := temporary()
+	if err := c.build(place{parent, temp}, d); err != nil {
+		if errors.Is(err, errLeft) {
+			return nil
+		}
+		return refusal(d.path, err)
+	}
+	if err := c.put(p, temp, d); err != nil {
+		_ = c.discard(place{parent, temp}, d.typ() == "dir")
+		return refusal(d.path, err)
+	}
+	if d.typ() == "dir" {
+		c.modes[d.path] = d.upper.Mode & 0o777
+	} else {
+		c.done(d.path)
+	}
+	return c.touch(parent)
+}
+
+// place is a name in a directory.
+type place struct {
+	dir  *os.File
+	name string
+}
+
+// parent opens the directory in the source that a path lies in.
+func (c *commit) parent(at string) (*os.File, string, error) {
+	dir, name, err := c.lower.parent(at)
+	if err != nil {
+		return nil, "", sandbox.Errorf(sandbox.CodeConflict, "%.1024q: the directory that it is in: %v", at, err)
+	}
+	return dir, name, nil
+}
+
+// unchanged refuses what the host has changed since the overlay was made. Of a directory it is what is in it that counts.
+func (c *commit) unchanged(d difference) error {
+	if d.kind == added {
+		return nil // and stays so until it has its name: see put
+	}
+	if kindOf(d.lower.Mode) != "dir" {
+		return c.old(d.path, d.lower)
+	}
+	if d.typ() == "dir" && d.kind == modified {
+		return nil
+	}
+	return c.oldTree(d.path)
+}
+
+// old compares the time of the last change, which nobody but the kernel sets, with the times that
+// count: the overlay was made, and we changed things ourselves.
+func (c *commit) old(at string, st unix.Stat_t) error {
+	changed := st.Ctim.Nano()
+	if changed <= c.opened || slices.ContainsFunc(c.commits, func(s span) bool { return s.From <= changed && changed <= s.To }) {
+		return nil
+	}
+	return sandbox.Errorf(sandbox.CodeConflict, "%.1024q has been changed outside", at)
+}
+
+// oldTree looks at everything in a directory that is to go, before any of it does.
+func (c *commit) oldTree(at string) error {
+	for from := ""; ; {
+		dir, err := c.lower.open(at, unix.O_RDONLY|unix.O_DIRECTORY)
+		if err != nil {
+			return refusal(at, err)
+		}
+		names, more, err := least(c.ctx, dir, from, batch)
+		dir.Close()
+		if err != nil {
+			return refusal(at, err)
+		}
+		for _, name := range names {
+			here := path.Join(at, name)
+			st, err := c.lower.stat(here)
+			switch {
+			case isAbsent(err):
+				continue
+			case err != nil:
+				return refusal(here, err)
+			case kindOf(st.Mode) == "dir":
+				err = c.oldTree(here)
+			default:
+				err = c.old(here, st)
+			}
+			if err != nil {
+				return err
+			}
+			if err := c.ctx.Err(); err != nil {
+				return err
+			}
+		}
+		if !more {
+			return nil
+		}
+		from = names[len(names)-1] + "\x00"
+	}
+}
+
+var errLeft = errors.New("is no longer there")
+
+// build makes what there is in the overlay under another name. A directory is empty, and open to its owner until
+// what is in it has come.
+func (c *commit) build(p place, d difference) error {
+	at, mode := int(p.dir.Fd()), d.upper.Mode&0o777
+	switch d.typ() {
+	case "file":
+		return c.copy(p, d)
+	case "dir":
+		return unix.Mkdirat(at, p.name, 0o700)
+	case "symlink":
+		var to string
+		err := thread.Searching(func() (err error) {
+			to, err = c.upper.readlink(d.path)
+			return err
+		})
+		if err != nil {
+			return errLeft
+		}
+		return unix.Symlinkat(to, at, p.name)
+	default:
+		if err := unix.Mknodat(at, p.name, unix.S_IFIFO|mode, 0); err != nil {
+			return err
+		}
+		return unix.Fchmodat(at, p.name, mode, 0) // the process's umask has had its say
+	}
+}
+
+// copy copies a file: its content, its holes as holes, its permissions without set-id bits, and the time of its change.
+func (c *commit) copy(p place, d difference) (err error) {
+	var from *os.File
+	err = thread.Searching(func() (err error) {
+		from, err = c.upper.open(d.path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+		return err
+	})
+	if err != nil {
+		return errLeft
+	}
+	defer from.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(from.Fd()), &st); err != nil {
+		return err
+	}
+	if kindOf(st.Mode) != "file" {
+		return errLeft
+	}
+	fd, err := unix.Openat(int(p.dir.Fd()), p.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	to := os.NewFile(uintptr(fd), p.name)
+	defer func() {
+		to.Close()
+		if err != nil {
+			_ = remove(p.dir, p.name, false)
+		}
+	}()
+	if err := c.content(to, from, st.Size); err != nil {
+		return err
+	}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, st.Mtim}
+	err = errors.Join(
+		unix.Fchmod(fd, st.Mode&0o777),
+		unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH),
+		to.Sync(),
+		to.Close(),
+	)
+	// A process that was being started just now may have had the file open for writing until its execve, and nobody
+	// could have executed it meanwhile (ETXTBSY). None has it any more when no start is under way.
+	syscall.ForkLock.RLock()
+	syscall.ForkLock.RUnlock()
+	return err
+}
+
+func (c *commit) content(to, from *os.File, size int64) error {
+	if err := to.Truncate(size); err != nil {
+		return err
+	}
+	block := make([]byte, 256<<10)
+	for at := int64(0); at < size; {
+		data, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			return nil // a hole to the end
+		}
+		if err != nil {
+			return err
+		}
+		hole, err := unix.Seek(int(from.Fd()), data, unix.SEEK_HOLE)
+		if err != nil {
+			return err
+		}
+		for at = data; at < min(hole, size); {
+			if err := c.ctx.Err(); err != nil {
+				return err
+			}
+			n, err := from.ReadAt(block[:min(int64(len(block)), min(hole, size)-at)], at)
+			if n == 0 && errors.Is(err, io.EOF) {
+				return to.Truncate(at) // it has become shorter
+			}
+			if err != nil && !errors.Is(err, io.EOF) {
+				return err
+			}
+			if _, err := to.WriteAt(block[:n], at); err != nil {
+				return err
+			}
+			at += int64(n)
+		}
+	}
+	return nil
+}
+
+// put gives what was built its place. What is there must be what was compared: nothing, or the same object as it was.
+func (c *commit) put(p place, temp string, d difference) error {
+	at := int(p.dir.Fd())
+	if d.kind == added {
+		return unix.Renameat2(at, temp, at, p.name, unix.RENAME_NOREPLACE)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(at, p.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if st.Dev != d.lower.Dev || st.Ino != d.lower.Ino || st.Ctim != d.lower.Ctim {
+		return errors.New("has just been changed outside")
+	}
+	if d.typ() != "dir" && kindOf(st.Mode) != "dir" {
+		return unix.Renameat(at, temp, at, p.name)
+	}
+	// A directory comes, or goes: the two change places, and the old one is removed.
+	if err := unix.Renameat2(at, temp, at, p.name, unix.RENAME_EXCHANGE); err != nil {
+		return err
+	}
+	return c.discard(place{p.dir, temp}, kindOf(st.Mode) == "dir")
+}
+
+// left gives a directory its permissions, when everything that comes into it has come.
+func (c *commit) left(at string) error {
+	mode, changed := c.modes[at]
+	if !changed {
+		return nil
+	}
+	delete(c.modes, at)
+	dir, err := c.lower.open(at, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return refusal(at, err)
+	}
+	defer dir.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return refusal(at, err)
+	}
+	// Bits beyond permissions are the directory's own: inherited, or the caller's.
+	if err := unix.Fchmod(int(dir.Fd()), st.Mode&0o7000|mode); err != nil {
+		return refusal(at, err)
+	}
+	c.done(at)
+	return nil
+}
+
+// goes removes what was deleted.
+func (c *commit) goes(d difference) error {
+	if d.kind != deleted || !c.selects(d.path) {
+		return nil
+	}
+	parent, name, err := c.parent(d.path)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	if err := c.unchanged(d); err != nil {
+		return err
+	}
+	p, dir := place{parent, name}, d.typ() == "dir"
+	if dir { // at once for whoever looks, whole if it cannot be
+		p.name = temporary()
+		if err := unix.Renameat2(int(parent.Fd()), name, int(parent.Fd()), p.name, unix.RENAME_NOREPLACE); err != nil {
+			return refusal(d.path, err)
+		}
+	}
+	if err := c.discard(p, dir); err != nil {
+		return refusal(d.path, err)
+	}
+	c.done(d.path)
+	return c.touch(parent)
+}
+
+// discard removes a file, or a directory with everything in it.
+func (c *commit) discard(p place, dir bool) error {
+	if !dir {
+		return remove(p.dir, p.name, false)
+	}
+	_ = unix.Fchmodat(int(p.dir.Fd()), p.name, 0o700, 0) // it has no other name any more
+	f, err := below{p.dir}.open(p.name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := empty(c.ctx, f); err != nil {
+		return err
+	}
+	return remove(p.dir, p.name, true)
+}
+
+// touch sees to it that the names in a directory reach the disk, once another one is changed.
+func (c *commit) touch(dir *os.File) error {
+	if c.touched != nil && dir != nil && sameFile(c.touched, dir) {
+		return nil
+	}
+	var err error
+	if c.touched != nil {
+		err = c.touched.Sync()
+		c.touched.Close()
+		c.touched = nil
+	}
+	if dir != nil && err == nil {
+		// Who may write to it and not read it does without.
+		c.touched, _ = below{dir}.open(".", unix.O_RDONLY|unix.O_DIRECTORY)
+	}
+	return err
+}
+
+func sameFile(a, b *os.File) bool {
+	var x, y unix.Stat_t
+	return unix.Fstat(int(a.Fd()), &x) == nil && unix.Fstat(int(b.Fd()), &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino
+}
+
+// refusal is the error for a change that cannot be made.
+func refusal(at string, err error) error {
+	var known *sandbox.Error
+	if errors.As(err, &known) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return sandbox.Errorf(sandbox.CodeConflict, "%.1024q: %v", at, err)
+}

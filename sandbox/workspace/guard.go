@@ -1,0 +1,333 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/cleanup"
+	"github.com/stockade-dev/stockade/internal/thread"
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
+// Owner is what executions of a session run as, in ids of the host.
+type Owner struct{ UID, GID uint32 }
+
+// caller is the identity for lookups. The groups of executions are left out: what is looked up, or made, is what the owner could make.
+func (o Owner) caller() sandbox.Caller { return sandbox.Caller{UID: o.UID, GID: o.GID} }
+
+// Guard is a mount over a protected path, or over a directory on the way to one. The kernel
+// lets nobody rename, remove or replace a mount point, and nothing through a read-only mount.
+type Guard struct {
+	Path     string // below the mount that it guards, relative and clean
+	ReadOnly bool   // it is the path itself, and what is below it; a directory on the way stays as it is, and writable
+	Dir      bool
+	Mount    *os.File // the mount itself, O_PATH
+}
+
+// Guards are closed by whoever got them; the mounts stay.
+type Guards []Guard
+
+// Close closes the descriptors.
+func (g Guards) Close() {
+	for _, one := range g {
+		one.Mount.Close()
+	}
+}
+
+// readOnly are the paths that nobody inside changes.
+func (g Guards) readOnly() (paths []string) {
+	for _, one := range g {
+		if one.ReadOnly {
+			paths = append(paths, one.Path)
+		}
+	}
+	return paths
+}
+
+// Protection says what is protected, for whom.
+type Protection struct {
+	Paths []string // relative, clean
+	Owner Owner    // of what is missing and has to be reserved
+	Place string   // a directory to mount on, where nobody else sees it
+
+	// Reserve makes what is missing, when the tree is somebody's directory; without it what is missing is made and stays.
+	Reserve *Reservation
+}
+
+// Protect mounts guards on paths of a detached mount, and returns it with them as one detached
+// mount, which takes the place of tree. What does not exist is reserved: made empty, and guarded. A symbolic
+// link on the way, or at the end, is refused with CodeProtected, and so is a file that has other names: by one of them it could be written.
+func Protect(tree *os.File, p Protection) (guarded *os.File, guards Guards, err error) {
+	var undo cleanup.Stack
+	defer undo.Run()
+	plan, err := p.plan(tree)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = thread.Apart(func() error {
+		if err := mountAt(tree, p.Place); err != nil {
+			return fmt.Errorf("attach %s: %w", tree.Name(), err)
+		}
+		for _, g := range plan {
+			if err := g.mount(p.Place); err != nil {
+				return err
+			}
+		}
+		fd, err := unix.Open(p.Place, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", tree.Name(), err)
+		}
+		top := os.NewFile(uintptr(fd), tree.Name())
+		defer top.Close()
+		// Attached mounts go with this namespace: the clone of all of them does not.
+		guarded, err = clone(top, unix.AT_RECURSIVE)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	undo.Add(func() { guarded.Close() })
+	for _, g := range plan {
+		mount, err := g.verify(guarded)
+		if err != nil {
+			guards.Close()
+			return nil, nil, err
+		}
+		guards = append(guards, Guard{Path: g.path, ReadOnly: g.readOnly, Dir: g.dir, Mount: mount})
+	}
+	undo.Release()
+	tree.Close()
+	return guarded, guards, nil
+}
+
+// planned is a guard that is to be mounted on what was found, or made, at its path.
+type planned struct {
+	path          string
+	dir, readOnly bool
+	dev, ino      uint64
+}
+
+// plan says what is to be mounted on what, parents first, and makes what is missing. It looks
+// under the identity that the guards are against: what that one cannot find or make, it cannot change either, unless it gives
+// itself the right to, and so it is refused.
+func (p Protection) plan(tree *os.File) (plan []planned, err error) {
+	paths := slices.Clone(p.Paths)
+	slices.SortFunc(paths, comparePaths)
+	err = thread.As(p.Owner.caller(), func() error {
+		at := below{tree}
+		for _, path := range slices.Compact(paths) {
+			if plan, err = p.lead(at, path, plan); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return plan, err
+}
+
+// lead adds the guards of one path: of each directory that leads to it, and of itself.
+func (p Protection) lead(at below, protected string, plan []planned) ([]planned, error) {
+	names := strings.Split(protected, "/")
+	for i := range names {
+		here, last := path.Join(names[:i+1]...), i == len(names)-1
+		if n := slices.IndexFunc(plan, func(g planned) bool { return g.path == here }); n >= 0 {
+			plan[n].readOnly = plan[n].readOnly || last
+			if plan[n].readOnly {
+				return plan, nil // and with it everything below
+			}
+			continue
+		}
+		st, made, err := p.look(at, here, !last || !namesFile(here))
+		if err != nil {
+			return nil, sandbox.Errorf(sandbox.CodeProtected, "%s: %s: %v", protected, here, err)
+		}
+		kind := kindOf(st.Mode)
+		switch {
+		case kind == "file" && st.Nlink > 1 && p.Reserve != nil: // an overlay gives each name a file of its own
+			return nil, sandbox.Errorf(sandbox.CodeProtected, "%s: %s has other names", protected, here)
+		case kind != "file" && kind != "dir":
+			return nil, sandbox.Errorf(sandbox.CodeProtected, "%s: %s is neither a directory nor a regular file", protected, here)
+		}
+		// A file on the way ends it, as the .git of a worktree: what it leads to is elsewhere.
+		last = last || made || kind == "file"
+		plan = append(plan, planned{path: here, dir: kind == "dir", readOnly: last, dev: st.Dev, ino: st.Ino})
+		if last {
+			break
+		}
+	}
+	return plan, nil
+}
+
+// look finds what is at a path, or makes it.
+func (p Protection) look(at below, path string, dir bool) (st unix.Stat_t, made bool, err error) {
+	for {
+		st, err = at.stat(path)
+		if errors.Is(err, unix.ENOENT) {
+			st, err = p.make(at, path, dir)
+			return st, true, err
+		}
+		if err != nil || p.Reserve == nil {
+			return st, false, err
+		}
+		again, err := p.Reserve.share(path, st)
+		if err != nil || !again {
+			return st, false, err
+		}
+	}
+}
+
+// namesFile decides what a missing path is reserved as: a file if its name has an extension, or ends as the names of
+// files do that programs read at their start; a directory otherwise. An empty file is a valid one for most of them.
+func namesFile(at string) bool {
+	name := path.Base(at)
+	if strings.LastIndexByte(name, '.') > 0 {
+		return !strings.HasSuffix(name, ".d")
+	}
+	return slices.ContainsFunc(fileEndings, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+var fileEndings = []string{"rc", "config", "profile", "env", "login", "logout", "modules", "attributes", "ignore", "file", "HEAD"}
+
+// make reserves a missing path: it comes to be there empty, whole, and by nobody else's hand.
+func (p Protection) make(at below, missing string, dir bool) (st unix.Stat_t, err error) {
+	parent, name, err := at.parent(missing)
+	if err != nil {
+		return st, err
+	}
+	defer parent.Close()
+	temp := temporary()
+	if p.Reserve != nil {
+		if err := p.Reserve.begin(missing, temp, dir); err != nil {
+			return st, err
+		}
+	}
+	if st, err = makeEmpty(parent, temp, dir); err != nil {
+		return st, fmt.Errorf("reserve: %w", err)
+	}
+	if p.Reserve != nil {
+		if err := p.Reserve.made(missing, st); err != nil {
+			return st, err
+		}
+	}
+	if err := unix.Renameat2(int(parent.Fd()), temp, int(parent.Fd()), name, unix.RENAME_NOREPLACE); err != nil {
+		_ = remove(parent, temp, dir)
+		return st, fmt.Errorf("reserve: %w", err)
+	}
+	return st, nil
+}
+
+// makeEmpty makes an empty file or directory that everybody may read.
+func makeEmpty(parent *os.File, name string, dir bool) (st unix.Stat_t, err error) {
+	at, mode := int(parent.Fd()), uint32(0o644)
+	if dir {
+		mode = 0o755
+		err = unix.Mkdirat(at, name, mode)
+	} else {
+		err = unix.Mknodat(at, name, unix.S_IFREG|mode, 0) // never open for writing
+	}
+	if err != nil {
+		return st, err
+	}
+	if err = unix.Fchmodat(at, name, mode, 0); err == nil { // the process's umask has had its say
+		err = unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err != nil {
+		_ = remove(parent, name, dir)
+	}
+	return st, err
+}
+
+func remove(parent *os.File, name string, dir bool) error {
+	flags := 0
+	if dir {
+		flags = unix.AT_REMOVEDIR
+	}
+	return unix.Unlinkat(int(parent.Fd()), name, flags)
+}
+
+// through opens a path below a mount that has guards on it: other mounts are gone through, symbolic links are not.
+func through(root *os.File, at string) (*os.File, error) {
+	fd, err := unix.Openat2(int(root.Fd()), at, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: beneath &^ unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), at), nil
+}
+
+// mount mounts what is at the path on itself.
+func (g planned) mount(place string) error {
+	fd, err := unix.Open(place, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("guard %s: %w", g.path, err)
+	}
+	root := os.NewFile(uintptr(fd), place)
+	defer root.Close()
+	f, err := g.find(root)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	mount, err := clone(f, 0)
+	if err != nil {
+		return fmt.Errorf("guard %s: %w", g.path, err)
+	}
+	defer mount.Close()
+	if g.readOnly {
+		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+		if err := unix.MountSetattr(int(mount.Fd()), "", unix.AT_EMPTY_PATH, &attr); err != nil {
+			return fmt.Errorf("guard %s: %w", g.path, err)
+		}
+	}
+	if err := unix.MoveMount(int(mount.Fd()), "", int(f.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return fmt.Errorf("guard %s: %w", g.path, err)
+	}
+	return nil
+}
+
+// find opens what was planned, and refuses anything else that has come to be there.
+func (g planned) find(root *os.File) (*os.File, error) {
+	f, err := through(root, g.path)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeSourceChanged, "protected %s: %v", g.path, err)
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &st)
+	if err == nil && (st.Dev != g.dev || st.Ino != g.ino) {
+		err = sandbox.Errorf(sandbox.CodeSourceChanged, "protected %s is another object now", g.path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// verify asks the kernel whether the guard is there: a mount of its own, on what was planned, read-only where
+// that is what protects.
+func (g planned) verify(root *os.File) (*os.File, error) {
+	f, err := g.find(root)
+	if err != nil {
+		return nil, err
+	}
+	var stx unix.Statx_t
+	var fs unix.Statfs_t
+	err = errors.Join(unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, 0, &stx), unix.Fstatfs(int(f.Fd()), &fs))
+	readOnly := fs.Flags&unix.ST_RDONLY != 0
+	if err == nil && (stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 || g.readOnly && !readOnly) {
+		err = sandbox.Errorf(sandbox.CodeNotEnforced, "protected %s is not guarded", g.path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

@@ -1,0 +1,228 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/thread"
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
+// Placeholders are the empty files and directories that keep protected paths, in callers' directories,
+// from being created. They are remembered on the disk from before they are there until they are removed, so that a
+// runner that begins can remove those of one that was killed. Sessions can share one: the last removes it.
+type Placeholders struct {
+	dir  string
+	open func(sandbox.Source) (*os.File, error) // called under the caller's identity
+
+	mu   sync.Mutex
+	left *sync.Cond                // something has been removed
+	held map[string][]*placeholder // by session
+}
+
+// placeholder is one that a session needs, whoever made it.
+type placeholder struct {
+	Caller   sandbox.Caller
+	Source   sandbox.Source
+	Path     string // below the source
+	Temp     string // the name that it was made under, beside its own; "" if another session made it
+	Dir      bool
+	Dev, Ino uint64 // zero until it is there
+	leaving  bool   // is being removed
+}
+
+// OpenPlaceholders reads what is remembered in dir, a directory of the runner's that is made when it is needed.
+// open leads from a source to the object that was judged.
+func OpenPlaceholders(dir string, open func(sandbox.Source) (*os.File, error)) (*Placeholders, error) {
+	p := &Placeholders{dir: dir, open: open, held: map[string][]*placeholder{}}
+	p.left = sync.NewCond(&p.mu)
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("placeholders: %w", err)
+	}
+	for _, f := range files {
+		session, ok := strings.CutSuffix(f.Name(), ".json")
+		if !ok {
+			continue // of a write that was cut
+		}
+		data, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("placeholders: %w", err)
+		}
+		var held []*placeholder
+		if err := json.Unmarshal(data, &held); err != nil {
+			return nil, fmt.Errorf("placeholders of session %s: %w", session, err)
+		}
+		p.held[session] = held
+	}
+	return p, nil
+}
+
+// Sweep removes what an earlier runner left. No session of this one may have begun.
+func (p *Placeholders) Sweep() error {
+	p.mu.Lock()
+	sessions := slices.Collect(maps.Keys(p.held))
+	p.mu.Unlock()
+	var errs []error
+	for _, session := range sessions {
+		errs = append(errs, p.Release(session))
+	}
+	return errors.Join(errs...)
+}
+
+// Release removes the placeholders of a session that no other needs: those that are still the same object, and
+// empty. What cannot be removed is forgotten all the same, and said.
+func (p *Placeholders) Release(session string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// What others need is theirs from now on; of two that end together, one sees the other.
+	p.held[session] = slices.DeleteFunc(p.held[session], func(h *placeholder) bool { return p.find(h.Dev, h.Ino, session) != nil })
+	going := slices.Clone(p.held[session])
+	for _, h := range going {
+		h.leaving = true
+	}
+	p.mu.Unlock()
+	// A directory after what was reserved in it.
+	slices.SortStableFunc(going, func(a, b *placeholder) int { return -comparePaths(a.Path, b.Path) })
+	var errs []error
+	for _, h := range going {
+		if err := thread.As(h.Caller, func() error { return p.remove(h) }); err != nil {
+			errs = append(errs, fmt.Errorf("placeholder %s in %s: %w", h.Path, h.Source.Path, err))
+		}
+	}
+	p.mu.Lock()
+	delete(p.held, session)
+	p.left.Broadcast()
+	if err := os.Remove(p.file(session)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		errs = append(errs, fmt.Errorf("placeholders: %w", err))
+	}
+	_ = os.Remove(p.dir) // if it is empty
+	return errors.Join(errs...)
+}
+
+// remove removes a placeholder, by whichever of its names it has. It is called under the caller's identity.
+func (p *Placeholders) remove(h *placeholder) error {
+	source, err := p.open(h.Source)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	parent, name, err := below{source}.parent(h.Path)
+	if isAbsent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	for _, name := range []string{name, h.Temp} {
+		var st unix.Stat_t
+		if name == "" || unix.Fstatat(int(parent.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue
+		}
+		// Nobody else chooses the temporary name: a runner that was killed there had not looked at the object yet.
+		ours := st.Dev == h.Dev && st.Ino == h.Ino || h.Ino == 0 && name == h.Temp
+		empty := kindOf(st.Mode) == "file" && st.Size == 0 || kindOf(st.Mode) == "dir" // which the kernel removes only if it is empty
+		if !ours || !empty {
+			continue
+		}
+		if err := remove(parent, name, kindOf(st.Mode) == "dir"); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
+	}
+	return nil
+}
+
+// find returns a placeholder that is this object, of any session but one. The caller holds mu.
+func (p *Placeholders) find(dev, ino uint64, but string) *placeholder {
+	for session, held := range p.held {
+		for _, h := range held {
+			if session != but && h.Ino != 0 && h.Dev == dev && h.Ino == ino {
+				return h
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Placeholders) file(session string) string { return filepath.Join(p.dir, session+".json") }
+
+// write remembers what a session holds. It outlives the runner; what a power failure leaves behind is an empty
+// file, and not worth the wait for the disk. The caller holds mu.
+func (p *Placeholders) write(session string) error {
+	data, err := json.Marshal(p.held[session])
+	if err == nil {
+		err = os.MkdirAll(p.dir, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(p.file(session)+".new", data, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(p.file(session)+".new", p.file(session))
+	}
+	if err != nil {
+		return fmt.Errorf("placeholders: %w", err)
+	}
+	return nil
+}
+
+// Reservation is a session's right to placeholders in one source.
+type Reservation struct {
+	Placeholders *Placeholders
+	Session      string
+	Caller       sandbox.Caller
+	Source       sandbox.Source
+}
+
+// begin remembers a placeholder that is about to be made.
+func (r *Reservation) begin(at, temp string, dir bool) error {
+	p := r.Placeholders
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hold(r.Session, &placeholder{Caller: r.Caller, Source: r.Source, Path: at, Temp: temp, Dir: dir})
+}
+
+// made remembers which object it is.
+func (r *Reservation) made(at string, st unix.Stat_t) error {
+	p := r.Placeholders
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range p.held[r.Session] {
+		if h.Path == at && h.Source == r.Source && h.Ino == 0 {
+			h.Dev, h.Ino = st.Dev, st.Ino
+		}
+	}
+	return p.write(r.Session)
+}
+
+// share keeps a placeholder of another session's that is found at a path, until this one ends too. If it was
+// about to be removed, it is gone when share returns, and the path is to be looked at again.
+func (r *Reservation) share(at string, st unix.Stat_t) (again bool, err error) {
+	p := r.Placeholders
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.find(st.Dev, st.Ino, r.Session)
+	for h != nil && h.leaving {
+		p.left.Wait()
+		h, again = p.find(st.Dev, st.Ino, r.Session), true
+	}
+	if h == nil || again {
+		return again, nil
+	}
+	return false, p.hold(r.Session, &placeholder{Caller: r.Caller, Source: r.Source, Path: at, Dir: h.Dir, Dev: st.Dev, Ino: st.Ino})
+}
+
+// hold remembers one more. The caller holds mu.
+func (p *Placeholders) hold(session string, h *placeholder) error {
+	p.held[session] = append(p.held[session], h)
+	return p.write(session)
+}

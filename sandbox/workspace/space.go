@@ -1,0 +1,245 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/cleanup"
+	"github.com/stockade-dev/stockade/internal/thread"
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
+// Options describe an overlay.
+type Options struct {
+	Target    string          // where it is inside; for messages, and to find it again
+	Size      sandbox.Overlay // of what is written
+	Owner     Owner           // whose it is inside
+	Protected []string        // paths in it that nobody inside changes; they are never committed either
+	Place     string          // a directory to mount on, where nobody else sees it
+}
+
+// Space is the overlay of a session over a caller's directory. Its methods may be called from many goroutines, while commands
+// write: what is being written may be caught half, unless they are frozen.
+type Space struct {
+	o Options
+
+	mu       sync.RWMutex // for writing, while the layers change
+	layers   layers
+	reserved []string // paths that nobody inside changes, with those that were made for them
+	dev      uint64   // of the overlay's file system: no other mount has it
+	opened   int64    // ns since 1970: what the host changes later is a conflict
+	discards int
+
+	committing sync.Mutex
+	commits    []span // when we changed the directory below ourselves
+}
+
+// span is a time, in ns since 1970.
+type span struct{ From, To int64 }
+
+// Mounted is an overlay as it is to be attached: a detached mount, and the guards that are in it. Whoever attaches it closes both.
+type Mounted struct {
+	Tree   *os.File
+	Guards Guards
+}
+
+// Close closes the descriptors. What is not attached goes with them.
+func (m Mounted) Close() {
+	m.Guards.Close()
+	m.Tree.Close()
+}
+
+// Overlay puts an overlay over lower: a detached mount, read-only, that shows the owners of files as they are to be
+// inside. The Space owns it from now on, also if there is an error. Its receiver closes it when the session has ended.
+func Overlay(lower *os.File, o Options) (_ *Space, _ Mounted, err error) {
+	s := &Space{o: o, layers: layers{lower: lower}}
+	var undo cleanup.Stack
+	defer undo.Run()
+	undo.Add(s.Close)
+	mounted, err := s.layers.fresh(o)
+	if err != nil {
+		return nil, Mounted{}, err
+	}
+	undo.Add(mounted.Close)
+	if s.dev, err = device(mounted.Tree); err != nil {
+		return nil, Mounted{}, err
+	}
+	s.reserved = mounted.Guards.readOnly()
+	s.opened = time.Now().UnixNano()
+	undo.Release()
+	return s, mounted, nil
+}
+
+// fresh makes an empty overlay over the same directory, and makes it l's.
+func (l *layers) fresh(o Options) (_ Mounted, err error) {
+	var undo cleanup.Stack
+	defer undo.Run()
+	if l.store, err = newStore(o.Target, o.Size, o.Owner, l.lower); err != nil {
+		return Mounted{}, err
+	}
+	undo.Add(func() { l.store.Close() })
+	m := Mounted{}
+	if m.Tree, err = l.mount(o.Target, o.Place); err != nil {
+		return Mounted{}, err
+	}
+	undo.Add(func() { m.Close() })
+	if len(o.Protected) > 0 {
+		tree, guards, err := Protect(m.Tree, Protection{Paths: o.Protected, Owner: o.Owner, Place: o.Place})
+		if err != nil {
+			return Mounted{}, err
+		}
+		m = Mounted{tree, guards}
+	}
+	undo.Release()
+	return m, nil
+}
+
+// device is the number of the file system that f is on.
+func device(f *os.File) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, fmt.Errorf("stat %s: %w", f.Name(), err)
+	}
+	return st.Dev, nil
+}
+
+// Target is where the overlay is inside.
+func (s *Space) Target() string { return s.o.Target }
+
+// Full says which ceilings of the overlay are used up at this moment. Whoever removes what did not fit before anybody asks
+// leaves no trace: the kernel keeps no peak.
+func (s *Space) Full() ([]sandbox.Hit, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(s.layers.store.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("statfs %s: %w", s.o.Target, err)
+	}
+	var hits []sandbox.Hit
+	for _, c := range []struct {
+		ceiling     string
+		free, limit int64
+	}{
+		{sandbox.HitDiskBytes, int64(st.Bfree) * st.Bsize, int64(st.Blocks) * st.Bsize},
+		{sandbox.HitDiskInodes, int64(st.Ffree), s.o.Size.Inodes},
+	} {
+		if c.free == 0 {
+			hits = append(hits, sandbox.Hit{Ceiling: c.ceiling, Scope: "session", Object: s.o.Target, Limit: c.limit, Peak: c.limit})
+		}
+	}
+	return hits, nil
+}
+
+// maxDiscards bounds how often a session starts over: each time leaves the mounts of the last one behind.
+const maxDiscards = 64
+
+// Discard puts an empty overlay over the present one, in the mount namespace of the session, and gives the
+// room of the old one back. A session's mounts are locked: they can be covered, and not taken away. No execution may
+// live; one that does has files that are gone. What is at the overlay's place, and is not it, is refused with CodeConflict.
+func (s *Space) Discard(ns *os.File) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.discards >= maxDiscards {
+		return sandbox.Errorf(sandbox.CodeBusy, "%s: discarded %d times", s.o.Target, s.discards)
+	}
+	next := layers{lower: s.layers.lower}
+	mounted, err := next.fresh(s.o)
+	s.layers.lower = next.lower // it may be another descriptor of the same
+	if err != nil {
+		return err
+	}
+	defer mounted.Close()
+	dev, err := device(mounted.Tree)
+	if err == nil {
+		err = thread.Enter(ns, func() error { return s.cover(mounted.Tree, dev) })
+	}
+	if err != nil {
+		next.store.Close()
+		return err
+	}
+	old := s.layers.store
+	s.layers.store, s.reserved, s.dev = next.store, mounted.Guards.readOnly(), dev
+	s.opened, s.commits = time.Now().UnixNano(), nil
+	s.discards++
+	defer old.Close()
+	upper, err := below{old}.open(upperName, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return fmt.Errorf("discard %s: %w", s.o.Target, err)
+	}
+	defer upper.Close()
+	if err := empty(context.Background(), upper); err != nil {
+		return fmt.Errorf("discard %s: %w", s.o.Target, err)
+	}
+	return nil
+}
+
+// cover attaches tree over the overlay, if it is there. The thread is in the session's namespace, where somebody may have moved directories about.
+func (s *Space) cover(tree *os.File, dev uint64) error {
+	there := func(want uint64) (*os.File, error) {
+		root, err := os.Open("/")
+		if err != nil {
+			return nil, err
+		}
+		defer root.Close()
+		f, err := through(root, s.o.Target[1:])
+		if err != nil {
+			return nil, err
+		}
+		if have, err := device(f); err != nil || have != want {
+			f.Close()
+			return nil, errors.Join(err, errors.New("is another object"))
+		}
+		return f, nil
+	}
+	f, err := there(s.dev)
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeConflict, "%s: %v", s.o.Target, err)
+	}
+	defer f.Close()
+	if err := unix.MoveMount(int(tree.Fd()), "", int(f.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return fmt.Errorf("cover %s: %w", s.o.Target, err)
+	}
+	if f, err = there(dev); err != nil {
+		return sandbox.Errorf(sandbox.CodeNotEnforced, "%s: %v", s.o.Target, err)
+	}
+	f.Close()
+	return nil
+}
+
+// Close gives up what the Space holds. The overlay lives as long as somebody has it mounted.
+func (s *Space) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	closeAll(s.layers.lower, s.layers.store)
+}
+
+// State is a Space without its files, for the program that goes on with it.
+type State struct {
+	Options  Options
+	Reserved []string
+	Dev      uint64
+	Opened   int64
+	Commits  []span
+	Discards int
+}
+
+// Save returns what [Restore] needs. The files stay the Space's.
+func (s *Space) Save() (State, []*os.File) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return State{s.o, s.reserved, s.dev, s.opened, s.commits, s.discards}, []*os.File{s.layers.lower, s.layers.store}
+}
+
+// Restore returns the Space that was saved. It owns the files.
+func Restore(st State, files []*os.File) (*Space, error) {
+	if len(files) != 2 {
+		return nil, fmt.Errorf("overlay %s: %d files, not 2", st.Options.Target, len(files))
+	}
+	return &Space{o: st.Options, layers: layers{files[0], files[1]}, reserved: st.Reserved, dev: st.Dev, opened: st.Opened, commits: st.Commits, discards: st.Discards}, nil
+}
