@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -288,11 +287,28 @@ func (c *commit) copy(p place, d difference) (err error) {
 		to.Sync(),
 		to.Close(),
 	)
-	// A process that was being started just now may have had the file open for writing until its execve, and nobody
-	// could have executed it meanwhile (ETXTBSY). None has it any more when no start is under way.
-	syscall.ForkLock.RLock()
-	syscall.ForkLock.RUnlock()
+	if err == nil {
+		c.quiet(p)
+	}
 	return err
+}
+
+// quiet waits until nobody has a file open for writing that we have closed. A process that was started meanwhile has
+// inherited it, and drops it in its execve only; as long, nobody could execute the file (ETXTBSY). The kernel grants a read lease when there is no
+// writer. Where it grants none, or somebody holds on to it, there is nothing to wait for.
+func (c *commit) quiet(p place) {
+	f, err := below{p.dir}.open(p.name, unix.O_RDONLY)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for wait := 50 * time.Microsecond; wait < time.Second; wait *= 2 {
+		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK); !errors.Is(err, unix.EAGAIN) {
+			_, _ = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
+			return
+		}
+		time.Sleep(wait)
+	}
 }
 
 func (c *commit) content(to, from *os.File, size int64) error {
