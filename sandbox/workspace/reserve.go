@@ -115,7 +115,7 @@ func (p *Placeholders) remove(h *placeholder) error {
 		return err
 	}
 	defer source.Close()
-	parent, name, err := below{source}.parent(h.Path)
+	parent, name, err := below{root: source}.parent(h.Path)
 	if isAbsent(err) {
 		return nil
 	}
