@@ -102,8 +102,8 @@ func TestOverlay(t *testing.T) {
 			if err := r.Discard(ctx, "over", "/work"); err != nil {
 				t.Fatal(err)
 			}
-			o = shell(t, r, "over", `cd /work; cat mine; ls -A; echo x > after; echo x > .git/config`)
-			contains(t, "stdout", o.stdout, "minemore\n", ".git\n", "file\n")
+			o = shell(t, r, "over", `cd /work; cat mine; ls -A; echo x > after && mkdir d && mv after d && echo written; echo x > .git/config`)
+			contains(t, "stdout", o.stdout, "minemore\n", ".git\n", "file\n", "written\n")
 			contains(t, "stderr", o.stderr, ".git/config: Read-only file system")
 			if strings.Contains(o.stdout, "zero") || len(o.Hits) != 0 {
 				t.Errorf("not empty: %s %+v", o.stdout, o.Hits)
@@ -177,7 +177,14 @@ func TestProtected(t *testing.T) {
 					t.Errorf("uid %d, protected %v: %s", uid, protected, script)
 				}
 			}
-			if protected {
+			if protected { // and the host writes as git does
+				write(t, filepath.Join(dir, ".git/config.lock"), "[core]\n", 0o644, 1001)
+				if err := os.Rename(filepath.Join(dir, ".git/config.lock"), filepath.Join(dir, ".git/config")); err != nil {
+					t.Fatal(err)
+				}
+				if try("echo x >> .git/config") {
+					t.Errorf("uid %d: written, once the host had", uid)
+				}
 				if !try("echo i2 > .git/index.lock && mv .git/index.lock .git/index && mkdir .git/objects/ab && echo > code") {
 					t.Error("what is not protected cannot be done")
 				}
