@@ -203,7 +203,7 @@ func (p Protection) lead(at below, protected string, plan []planned) ([]planned,
 	return plan, nil
 }
 
-// look finds what is at a path, or makes it.
+// look finds what is at a path, or makes it. What was made is empty, and stays so: nothing below it is looked at.
 func (p Protection) look(at below, path string, dir bool) (st unix.Stat_t, made bool, err error) {
 	for {
 		st, err = at.stat(path)
@@ -213,6 +213,9 @@ func (p Protection) look(at below, path string, dir bool) (st unix.Stat_t, made 
 		}
 		if err != nil || p.Reserve == nil {
 			return st, false, err
+		}
+		if p.Reserve.has(path, st) { // from before, when guards are renewed
+			return st, true, nil
 		}
 		again, err := p.Reserve.share(path, st)
 		if err != nil || !again {

@@ -422,7 +422,7 @@ func TestRenew(t *testing.T) {
 		}
 		return out
 	}
-	paths := []string{".git/config", ".git/hooks"}
+	paths := []string{".git/config", ".git/hooks", ".claude/settings.json"}
 	t.Run("overlay", func(t *testing.T) {
 		dir := sourceDir(t, project)
 		b := newBox(t, dir, func(o *Options) { o.Protected = paths })
