@@ -59,6 +59,9 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s: %v", task, got)
 		}
 	}
+	if err := ping(t.Context(), b.Conn); err != nil { // it serves, and has let go of the listener before
+		t.Error(err)
+	}
 	for _, fd := range glob(t, "/proc/"+strconv.Itoa(b.pid)+"/fd/*") {
 		if to, _ := os.Readlink(fd); strings.Contains(to, "seccomp") {
 			t.Errorf("init holds %s: %s", fd, to)
