@@ -239,7 +239,9 @@ func (r *Reservation) share(at string, st unix.Stat_t) (again bool, err error) {
 		p.left.Wait()
 		h, again = p.find(st.Dev, st.Ino, r.Session), true
 	}
-	known := func(own *placeholder) bool { return own.Path == at && own.Source == r.Source && own.Dev == st.Dev && own.Ino == st.Ino }
+	known := func(own *placeholder) bool {
+		return own.Path == at && own.Source == r.Source && own.Dev == st.Dev && own.Ino == st.Ino
+	}
 	if h == nil || again || slices.ContainsFunc(p.held[r.Session], known) {
 		return again, nil
 	}
