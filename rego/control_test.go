@@ -97,7 +97,8 @@ func TestLibraryAnswersEverything(t *testing.T) {
 		api.OpProcessWatch, api.OpOutput, api.OpProcessInput, api.OpProcessSignal, api.OpProcessModify, api.OpProcessPause,
 		api.OpProcessResume, api.OpProcessCancel, api.OpProcessDelete, api.OpProcessStop, api.OpEvents, api.OpIntentGet,
 		api.OpIntentList, api.OpIntentFrames, api.OpBlobPut, api.OpBlobGet, api.OpReceiptGet, api.OpReceiptList,
-		api.OpCheckpoint, api.OpDecide, api.OpHostInfo, api.OpQuiescence, api.OpSnapshot, api.OpDrain,
+		api.OpCheckpoint, api.OpDecide, api.OpHostInfo, api.OpQuiescence, api.OpSnapshot, api.OpDrain, api.OpCapabilities,
+		api.OpSessionNarrow, api.OpWorkspaceDiff, api.OpWorkspaceCommit, api.OpWorkspaceDiscard,
 	} {
 		ref, ok := rego.Entrypoint(op)
 		if !ok {
@@ -109,7 +110,7 @@ func TestLibraryAnswersEverything(t *testing.T) {
 			if slices.ContainsFunc(d.Deny, func(deny api.Deny) bool { return strings.HasPrefix(string(deny.Code), "policy.") }) {
 				t.Errorf("%s: %v", op, d.Deny)
 			}
-			if d.Allow && ref == rego.Signal {
+			if d.Allow && (ref == rego.Signal || ref == rego.Workspace) {
 				t.Errorf("%s: allowed, and nothing was said", op)
 			}
 		}

@@ -107,6 +107,24 @@ func TestFailuresAreDenials(t *testing.T) {
 		{"no queue", grantWith("/exec/queue", "false"), ""},
 		{"unknown fate at a restart", grantWith("/on_restart", `"keep"`), api.CodePolicyResult},
 		{"ended at a restart", grantWith("/on_restart", `"terminate"`), ""},
+		{"an overlay without room", grantWith("/mounts", `[{"host_path": "/a", "guest_path": "/b", "mode": "overlay"}]`), api.CodePolicyResult},
+		{"an overlay without inodes", grantWith("/mounts", `[{"host_path": "/a", "guest_path": "/b", "mode": "overlay", "bytes": 1}]`), api.CodePolicyResult},
+		{"room of what is no overlay", grantWith("/mounts", `[{"host_path": "/a", "guest_path": "/b", "mode": "rw", "bytes": 1}]`), api.CodePolicyResult},
+		{"paths protected from nobody", grantWith("/mounts", `[{"host_path": "/a", "guest_path": "/b", "mode": "ro", "protect": ["x"]}]`), api.CodePolicyResult},
+		{"a protected path that climbs", grantWith("/mounts", `[{"host_path": "/a", "guest_path": "/b", "mode": "rw", "protect": ["../x"]}]`), api.CodePolicyResult},
+		{"a protected path that is not relative", grantWith("/mounts", `[{"host_path": "/a", "guest_path": "/b", "mode": "rw", "protect": ["/x"]}]`), api.CodePolicyResult},
+		{"a protected path twice", grantWith("/mounts", `[{"host_path": "/a", "guest_path": "/b", "mode": "rw", "protect": ["x", "x"]}]`), api.CodePolicyResult},
+		{"a path protected as nothing", grantWith("/mounts", `[{"host_path": "/a", "guest_path": "/b", "mode": "rw", "protect": [""]}]`), api.CodePolicyResult},
+		{"destinations of no network", grantWith("/network", `{"mode": "none", "allow": [{"name": "example.org"}]}`), api.CodePolicyResult},
+		{"a destination that is none", grantWith("/network", `{"mode": "egress", "allow": [{"name": "127.1"}]}`), api.CodePolicyResult},
+		{"a prefix that is not masked", grantWith("/network", `{"mode": "egress", "allow": [{"cidr": "192.0.2.1/24"}]}`), api.CodePolicyResult},
+		{"ports that name nothing", grantWith("/network", `{"mode": "egress", "allow": [{"name": "example.org", "ports": []}]}`), api.CodePolicyResult},
+		{"a port beyond 16 bits", grantWith("/network", `{"mode": "egress", "allow": [{"name": "example.org", "ports": [65536]}]}`), api.CodePolicyResult},
+		{"without a wall that is none", grantWith("/accept_degraded", `["seccomp filter"]`), api.CodePolicyResult},
+		{"proof of another kind", grantWith("/verify", `"all"`), api.CodePolicyResult},
+		{"proof that nobody asked for", grantWith("/verify", `"canary"`), ""},
+		{"negative disk", grantWith("/ceilings/disk_bytes", "-1"), api.CodePolicyResult},
+		{"disk that is enough", grantWith("/ceilings/disk_bytes", "1"), ""},
 
 		{"more memory", grantWith("/ceilings/memory_bytes", "9000000000"), api.CodeGrantExceeds},
 		{"more processes", grantWith("/ceilings/pids", "5000"), api.CodeGrantExceeds},
@@ -114,6 +132,11 @@ func TestFailuresAreDenials(t *testing.T) {
 		{"longer timeout", grantWith("/exec/max_timeout_ns", "999999999999999"), api.CodeGrantExceeds},
 		{"more scratch in sum", grantWith("/scratch", `[{"guest_path": "/a", "bytes": 5000000000, "inodes": 1}, {"guest_path": "/b", "bytes": 5000000000, "inodes": 1}]`), api.CodeGrantExceeds},
 		{"a network", grantWith("/network/mode", `"full"`), api.CodeGrantExceeds},
+		{"a network that was not asked for", grantWith("/network", `{"mode": "egress", "allow": [{"name": "example.org"}]}`), api.CodeGrantExceeds},
+		{"without a wall that the caller wants", grantWith("/accept_degraded", `["landlock"]`), api.CodeGrantExceeds},
+		{"scratch beyond its own ceiling", "decision := {\"allow\": true, \"deny\": [], \"grant\": json.patch(" + grantText + `, [
+			{"op": "add", "path": "/scratch", "value": [{"guest_path": "/a", "bytes": 5, "inodes": 5}, {"guest_path": "/b", "bytes": 5, "inodes": 5}]},
+			{"op": "add", "path": "/ceilings/disk_inodes", "value": 9}])}`, api.CodeGrantExceeds},
 		{"no seccomp profile", grantWith("/seccomp", `""`), api.CodeGrantExceeds},
 		{"a capability", grantWith("/identity/capabilities", `["CAP_NET_RAW"]`), api.CodeGrantExceeds},
 		{"uid 0", grantWith("/identity/uid", "0"), api.CodeGrantExceeds},
@@ -162,12 +185,141 @@ func TestGrantOfMounts(t *testing.T) {
 	}
 }
 
+// TestGrantOfModes (R083, R086): what a policy may make of a mount that was asked for, and what the disk bounds.
+func TestGrantOfModes(t *testing.T) {
+	const room = `, "bytes": 10, "inodes": 10`
+	for _, row := range []struct {
+		name, asked, mount string // the granted mount's mode and what follows it
+		ceilings           string // "" is none
+		allow              bool
+		warn               string
+	}{
+		{"rw as asked", "rw", `"rw"`, "", true, ""},
+		{"an overlay in place of rw", "rw", `"overlay"` + room, "", true, "mount /workspace/0: asked for rw, granted overlay"},
+		{"ro in place of rw", "rw", `"ro"`, "", true, "asked for rw, granted ro"},
+		{"an overlay as asked", "overlay", `"overlay"` + room, "", true, ""},
+		{"ro in place of an overlay", "overlay", `"ro"`, "", true, "asked for overlay, granted ro"},
+		{"rw in place of an overlay", "overlay", `"rw"`, "", false, ""},
+		{"rw in place of ro", "ro", `"rw"`, "", false, ""},
+		{"an overlay in place of ro", "ro", `"overlay"` + room, "", false, ""},
+		{"an overlay within the disk", "overlay", `"overlay"` + room, `{"disk_bytes": 10, "disk_inodes": 10}`, true, ""},
+		{"an overlay beyond the disk", "overlay", `"overlay"` + room, `{"disk_bytes": 9}`, false, ""},
+		{"an overlay beyond the inodes", "overlay", `"overlay"` + room, `{"disk_inodes": 9}`, false, ""},
+		{"rw beside a ceiling of disk, which nothing holds", "rw", `"rw"`, `{"disk_bytes": 1000}`, false, ""},
+		{"ro beside a ceiling of disk", "rw", `"ro"`, `{"disk_bytes": 1000}`, true, "granted ro"},
+	} {
+		ceilings := row.ceilings
+		if ceilings == "" {
+			ceilings = "{}"
+		}
+		policy := `grant := object.union(` + grantText + `, {"mounts": [{"host_path": "/home/alice/0", "guest_path": "/workspace/0", "mode": ` + row.mount + `}], "ceilings": ` + ceilings + `})
+decision := {"allow": true, "deny": [], "grant": grant}`
+		in := openInput(1)
+		in.Request.Open.Target.Local.Mounts[0].Mode = row.asked
+		d := load(t, tree(policy), rego.Options{}).Decide(t.Context(), rego.Open, in)
+		if d.Allow != row.allow || !d.Allow && d.Deny[0].Code != api.CodeGrantExceeds {
+			t.Errorf("%s: %v %v", row.name, d.Allow, d.Deny)
+		}
+		if warned := strings.Join(d.Warn, "\n"); !strings.Contains(warned, row.warn) || row.warn == "" && warned != "" {
+			t.Errorf("%s: warns %q", row.name, warned)
+		}
+		if !d.Allow && row.ceilings != "" && !strings.Contains(d.Deny[0].Message, "overlay") {
+			t.Errorf("%s: %q does not help", row.name, d.Deny[0].Message)
+		}
+	}
+}
+
+// TestGrantOfNetworks (R084): a policy grants destinations that were asked for, or parts of them, none of a range
+// that the operator denies, and no mode above the ceiling's.
+func TestGrantOfNetworks(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		mode    string
+		asked   []api.Destination
+		granted string
+		allow   bool
+	}{
+		{"what was asked for", "egress", []api.Destination{{Name: "a.org"}}, `{"mode": "egress", "allow": [{"name": "a.org"}]}`, true},
+		{"a part of it", "egress", []api.Destination{{Name: "*.a.org"}}, `{"mode": "egress", "allow": [{"name": "x.a.org", "ports": [443]}]}`, true},
+		{"more than it", "egress", []api.Destination{{Name: "x.a.org"}}, `{"mode": "egress", "allow": [{"name": "*.a.org"}]}`, false},
+		{"something beside it", "egress", []api.Destination{{Name: "a.org"}}, `{"mode": "egress", "allow": [{"name": "a.org"}, {"name": "b.org"}]}`, false},
+		{"anything, when nothing is named", "egress", nil, `{"mode": "egress", "allow": [{"name": "b.org"}]}`, true},
+		{"less than was asked for", "egress", []api.Destination{{Name: "a.org"}}, `{"mode": "none"}`, true}, // and refused by the meet
+		{"by address alone", "egress", []api.Destination{{Name: "a.org"}}, `{"mode": "egress", "allow": [{"name": "a.org", "protocol": "tcp"}]}`, false},
+		{"all of the internet", "egress", nil, `{"mode": "egress", "allow": [{"cidr": "0.0.0.0/0"}]}`, true},
+		{"the host's loopback", "egress", nil, `{"mode": "egress", "allow": [{"cidr": "127.0.0.0/8"}]}`, false},
+		{"the provider's metadata", "egress", nil, `{"mode": "egress", "allow": [{"cidr": "169.254.169.254/32"}]}`, false},
+		{"a private range that nobody denies", "egress", nil, `{"mode": "egress", "allow": [{"cidr": "10.0.0.0/8"}]}`, true},
+		{"a mode above the one asked for", "egress", nil, `{"mode": "full"}`, false},
+		{"a mode above the ceiling's", "full", nil, `{"mode": "full"}`, false},
+		{"no mode", "none", nil, `{"mode": ""}`, false},
+	} {
+		policy := `decision := {"allow": true, "deny": [], "grant": object.union(` + grantText + `, {"network": ` + row.granted + `})}`
+		in := openInput(0)
+		in.Request.Open.Target.Local.NetworkMode, in.Request.Open.Target.Local.Egress = row.mode, row.asked
+		if d := load(t, tree(policy), rego.Options{}).Decide(t.Context(), rego.Open, in); d.Allow != row.allow {
+			t.Errorf("%s: %v %v", row.name, d.Allow, d.Deny)
+		}
+	}
+}
+
+// TestProtectedSources (T178): a path that is protected below a mount is not got at by mounting it, or what leads
+// to it, by itself; each has a twin that only looks like it.
+func TestProtectedSources(t *testing.T) {
+	e := load(t, policies.FS, rego.Options{})
+	for resolved, refused := range map[string]bool{
+		"/home/alice/p":                 false,
+		"/home/alice/p/.git":            true,
+		"/home/alice/p/.gitea":          false,
+		"/home/alice/p/x.git":           false,
+		"/home/alice/p/.git/hooks":      true,
+		"/home/alice/p/.git/hooks/deep": true,
+		"/home/alice/p/.git/hooks.d":    false,
+		"/home/alice/p/.git/refs":       false,
+		"/home/alice/p/.vscode":         true,
+		"/home/alice/p/a/.vscode/b":     true,
+		"/home/alice/p/.vscodex":        false,
+		"/home/alice/p/.envrc":          true,
+		"/home/alice/p/mise.toml.d":     false,
+	} {
+		for _, mode := range []string{"ro", "rw", "overlay"} {
+			for _, kind := range []string{"dir", "file"} {
+				in := openInput(1)
+				in.Request.Open.Target.Local.Mounts[0].Mode = mode
+				in.Facts.Sources["/home/alice/0"].Found.Resolved, in.Facts.Sources["/home/alice/0"].Found.Kind = resolved, kind
+				d := e.Decide(t.Context(), rego.Open, in)
+				if want := mode == "ro" || !refused && !(mode == "overlay" && kind == "file"); d.Allow != want {
+					t.Errorf("%s %s %s: %v %v", mode, kind, resolved, d.Allow, d.Deny)
+				} else if !want && d.Deny[0].Code != api.CodeMountModeNotAllowed {
+					t.Errorf("%s %s %s: %v", mode, kind, resolved, d.Deny)
+				}
+			}
+		}
+	}
+}
+
+// TestPolicyOfBefore: a policy that was written before there were overlays decides as it did, and denies what it
+// was never asked about.
+func TestPolicyOfBefore(t *testing.T) {
+	e := load(t, tree(`decision := {"allow": true, "deny": [], "grant": `+grantText+`}`), rego.Options{})
+	if d := e.Decide(t.Context(), rego.Open, openInput(0)); !d.Allow {
+		t.Error(d.Deny)
+	}
+	d := e.Decide(t.Context(), rego.Workspace, rego.Input{Request: &api.Request{Op: api.OpWorkspaceCommit}})
+	if d.Allow || d.Deny[0].Code != api.CodePolicyUndefined {
+		t.Errorf("%v %v", d.Allow, d.Deny)
+	}
+}
+
 func TestExecLimits(t *testing.T) {
 	files := tree(`decision := {"allow": false, "deny": []}`)
-	grant := &api.Grant{Exec: api.GrantExec{MaxTimeoutNS: 100}}
+	grant := &api.Grant{Exec: api.GrantExec{MaxTimeoutNS: 100}, Ceilings: api.Ceilings{MemoryBytes: 10, PIDs: 10}}
 	for answer, code := range map[string]api.Code{
 		`{"allow": true, "deny": [], "limits": {"timeout_ns": 100}, "obligations": {"output": "blob"}}`: "",
 		`{"allow": true, "deny": [], "limits": {"timeout_ns": 101}}`:                                    api.CodeGrantExceeds,
+		`{"allow": true, "deny": [], "limits": {"memory_bytes": 11}}`:                                   api.CodeGrantExceeds,
+		`{"allow": true, "deny": [], "limits": {"timeout_ns": 100, "pids": 11}}`:                        api.CodeGrantExceeds,
+		`{"allow": true, "deny": [], "limits": {"cpu_time_ns": -1}}`:                                    api.CodeGrantExceeds,
 		`{"allow": true, "deny": [], "limits": {"timeout_ns": -1}}`:                                     api.CodeGrantExceeds,
 		`{"allow": true, "deny": [], "obligations": {"output": "discard"}}`:                             api.CodePolicyResult,
 		`{"allow": true, "deny": [], "grant": ` + grantText + `}`:                                       api.CodePolicyResult,

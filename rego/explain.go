@@ -157,16 +157,20 @@ type change func(in *Input, object string) string
 
 // changes are the candidates by code, the smallest first.
 var changes = map[api.Code][]change{
-	api.CodeMountModeNotAllowed: {mountReadOnly, ownSource, leaveOutMount},
+	api.CodeMountModeNotAllowed: {mountOverlay, mountReadOnly, ownSource, leaveOutMount},
 	api.CodeMountHostPath:       {ownSource, leaveOutMount},
 	api.CodeMountGuestPath:      {mountElsewhere, leaveOutMount},
 	api.CodeMountLimit:          {fewerMounts},
 	api.CodeHermeticRoot:        {onLocal("use profile workspace", func(in *Input, _ *api.Local, _ string) { in.Request.Open.Profile = "workspace" })},
 	api.CodeRootNotAllowed:      {leaveOutRootPath, onLocal("use root host", func(_ *Input, l *api.Local, _ string) { l.Root = api.Root{Host: &struct{}{}} })},
 	api.CodeNetworkNotAllowed:   {networkNone},
-	api.CodeWorkdirNotAllowed:   {onLocal("leave out workdir", func(_ *Input, l *api.Local, _ string) { l.Workdir = "" })},
-	api.CodeHostnameNotAllowed:  {onLocal("leave out hostname", func(_ *Input, l *api.Local, _ string) { l.Hostname = "" })},
-	api.CodeProfileNotAllowed:   {onLocal("leave out profile", func(in *Input, _ *api.Local, _ string) { in.Request.Open.Profile = "" })},
+	api.CodeDestination:         {leaveOutDestinations},
+	api.CodeDegradedNotAllowed: {onLocal("leave it out of accept_degraded", func(in *Input, _ *api.Local, layer string) {
+		in.Request.Open.Degraded = slices.DeleteFunc(in.Request.Open.Degraded, func(l string) bool { return l == layer })
+	})},
+	api.CodeWorkdirNotAllowed:  {onLocal("leave out workdir", func(_ *Input, l *api.Local, _ string) { l.Workdir = "" })},
+	api.CodeHostnameNotAllowed: {onLocal("leave out hostname", func(_ *Input, l *api.Local, _ string) { l.Hostname = "" })},
+	api.CodeProfileNotAllowed:  {onLocal("leave out profile", func(in *Input, _ *api.Local, _ string) { in.Request.Open.Profile = "" })},
 	api.CodeBackgroundNotAllowed: {onLocal("leave out allow_background_processes", func(in *Input, _ *api.Local, _ string) {
 		in.Request.Open.Background = nil
 	})},
@@ -247,6 +251,15 @@ func mountOf(in *Input, object string) (l *api.Local, i int) {
 	return l, slices.IndexFunc(l.Mounts, func(m api.Mount) bool { return m.HostPath == object || m.GuestPath == object })
 }
 
+func mountOverlay(in *Input, object string) string {
+	l, i := mountOf(in, object)
+	if i < 0 || l.Mounts[i].Mode != "rw" {
+		return ""
+	}
+	l.Mounts[i].Mode = modeOverlay
+	return "mount " + object + " as an overlay"
+}
+
 func mountReadOnly(in *Input, object string) string {
 	l, i := mountOf(in, object)
 	if i < 0 || l.Mounts[i].Mode == "ro" {
@@ -306,8 +319,20 @@ func networkNone(in *Input, _ string) string {
 	if l == nil {
 		return ""
 	}
-	l.NetworkMode = "none"
+	l.NetworkMode, l.Egress = "none", nil
 	return "ask for network_mode none"
+}
+
+func leaveOutDestinations(in *Input, object string) string {
+	l, _ := mountOf(in, "")
+	if l == nil || len(l.Egress) == 0 {
+		return ""
+	}
+	place, _, _ := strings.Cut(object, ":") // of a name; a prefix of IPv6 is found whole
+	l.Egress = slices.DeleteFunc(l.Egress, func(d api.Destination) bool {
+		return d.Name != "" && d.Name == place || d.CIDR != "" && strings.HasPrefix(object, d.CIDR)
+	})
+	return "leave " + object + " out of egress"
 }
 
 func leaveOutVariable(in *Input, name string) string {

@@ -24,6 +24,16 @@ func TestExplain(t *testing.T) {
 		{"over the system", func(_ *rego.Input, l *api.Local) { l.Mounts[0].GuestPath = "/usr/lib" }, api.CodeMountGuestPath, "open/mounts.rego:", "mount it at /mnt/lib"},
 		{"too many", func(in *rego.Input, _ *api.Local) { *in = openInput(65) }, api.CodeMountLimit, "open/mounts.rego:", "at most 64"},
 		{"a network", func(_ *rego.Input, l *api.Local) { l.NetworkMode = "full" }, api.CodeNetworkNotAllowed, "open/network.rego:", "network_mode none"},
+		{"a destination", func(_ *rego.Input, l *api.Local) {
+			l.NetworkMode, l.Egress = "egress", []api.Destination{{Name: "example.org", Ports: []uint16{443}}}
+		}, api.CodeDestination, "open/network.rego:", "leave example.org:443 out of egress"},
+		{"a prefix", func(_ *rego.Input, l *api.Local) {
+			l.NetworkMode, l.Egress = "egress", []api.Destination{{CIDR: "2001:db8::/32", Ports: []uint16{443}}}
+		}, api.CodeDestination, "open/network.rego:", "leave 2001:db8::/32:443 out of egress"},
+		{"a wall of a hermetic session", func(in *rego.Input, l *api.Local) {
+			in.Request.Open.Profile, in.Request.Open.Degraded = "hermetic", []string{"landlock"}
+			l.Mounts[0].Mode, l.Root.Dir = "ro", &api.RootDir{Path: "/home/alice/0"}
+		}, api.CodeDegradedNotAllowed, "open/proof.rego:", "out of accept_degraded"},
 		{"a loader variable", func(_ *rego.Input, l *api.Local) { l.Env = map[string]api.EnvValue{"LD_PRELOAD": {Text: "x"}} }, api.CodeEnvVarNotAllowed, "open/env.rego:", "leave out the variable LD_PRELOAD"},
 		{"a hermetic host", func(in *rego.Input, l *api.Local) {
 			in.Request.Open.Profile = "hermetic"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/stockade-dev/stockade/internal/spool"
@@ -152,8 +153,12 @@ func explain(r *api.ExecResult, res sandbox.Result) {
 	if res.Signal == 0 && res.ExitCode == 0 {
 		return
 	}
-	if r.ErrorCode == "" && find(r.LimitsHit, api.CodeCPUTimeExceeded) != nil {
+	switch memory := find(r.LimitsHit, api.CodeOOMKilled); {
+	case r.ErrorCode != "":
+	case find(r.LimitsHit, api.CodeCPUTimeExceeded) != nil:
 		r.ErrorCode = api.CodeCPUTimeExceeded // it ends the whole tree
+	case res.ExitCode == 128+int(syscall.SIGKILL) && memory != nil && memory.Scope == "execution":
+		r.ErrorCode = api.CodeOOMKilled // a shell says so of its child, and nobody else shares the ceiling
 	}
 	reached := find(r.LimitsHit, r.ErrorCode)
 	switch {

@@ -24,6 +24,8 @@ func init() {
 	shared.Scope, shared.Limit = "session", 64<<20
 	commands["bomb"] = ended(sandbox.Result{Signal: 9, OOM: true, Hits: []sandbox.Hit{memory}})
 	commands["shbomb"] = ended(sandbox.Result{ExitCode: 137, OOM: true, Hits: []sandbox.Hit{memory}})
+	commands["shchild"] = ended(sandbox.Result{ExitCode: 137, Hits: []sandbox.Hit{memory}})
+	commands["shother"] = ended(sandbox.Result{ExitCode: 1, Hits: []sandbox.Hit{memory}})
 	commands["neighbour"] = ended(sandbox.Result{ExitCode: 137, Hits: []sandbox.Hit{shared}})
 	commands["burn"] = ended(sandbox.Result{Signal: 9, Hits: []sandbox.Hit{{Ceiling: sandbox.HitCPUTime, Scope: "execution", Limit: 1e9, Peak: 1e9 + 5}}})
 	commands["fork"] = ended(sandbox.Result{ExitCode: 2, Hits: []sandbox.Hit{{Ceiling: sandbox.HitPIDs, Scope: "session", Limit: 32, Peak: 32, Count: 700}}})
@@ -59,6 +61,8 @@ func TestLimitsHit(t *testing.T) {
 			{[]string{"bomb"}, seen{"signaled", -1, api.CodeOOMKilled, "the execution reached its ceiling of memory, 33554432 bytes; limits.memory_bytes of the exec asks for more, up to the session's",
 				[]string{"memory oom_killed execution 33554432 33554432 1"}}},
 			{[]string{"shbomb"}, seen{"ok", 137, api.CodeOOMKilled, "the execution reached its ceiling of memory", []string{"memory oom_killed execution 33554432 33554432 1"}}},
+			{[]string{"shchild"}, seen{"ok", 137, api.CodeOOMKilled, "the execution reached its ceiling of memory", []string{"memory oom_killed execution 33554432 33554432 1"}}},
+			{[]string{"shother"}, seen{"ok", 1, "", "the execution reached its ceiling of memory", []string{"memory oom_killed execution 33554432 33554432 1"}}},
 			{[]string{"neighbour"}, seen{"ok", 137, "", "the session reached its ceiling of memory, 67108864 bytes; limits.memory_bytes" + open + "memory_bytes) and the operator's ceiling (memory_bytes) bound it",
 				[]string{"memory oom_killed session 67108864 33554432 1"}}},
 			{[]string{"burn"}, seen{"signaled", -1, api.CodeCPUTimeExceeded, "the execution reached its ceiling of processor time, 1s; limits.cpu_time_ns of the exec",

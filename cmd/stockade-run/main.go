@@ -65,6 +65,7 @@ connection and the same flags. When it cannot, the runner says why and goes on.`
 	f.StringVar(&c.ceiling, "ceiling", "", "the operator's ceiling, a file; without it the default one")
 	f.StringVar(&c.Instance, "instance", "", "name of this instance, which its groups carry")
 	f.StringVar(&c.Init, "init", "", "the stockade-init binary")
+	f.StringVar(&c.Relay, "relay", "", "the stockade-relay binary; without it the one beside init's, and if there is none, sessions have no network")
 	f.StringVar(&c.Cgroup.Parent, "cgroup-parent", "", "group below which the sessions' stand; without it the runner's own")
 	f.IntVar(&c.Stock, "stock", 2, "for how many sessions to come the ids, groups and namespaces are kept ready")
 	f.DurationVar(&c.Hold, "hold", 30*time.Second, "how long the sessions of a supervisor that has left wait for the next one; 0 is not at all")
@@ -124,6 +125,13 @@ func (c *config) settle() (err error) {
 	if c.Ceiling, err = sandbox.LoadCeiling(c.ceiling); err != nil {
 		return err
 	}
+	if c.Relay == "" {
+		beside := filepath.Join(filepath.Dir(c.Init), "stockade-relay")
+		if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
+			c.Relay = beside
+		}
+	}
+	c.Tell = say
 	c.State, err = filepath.Abs(c.State)
 	return err
 }

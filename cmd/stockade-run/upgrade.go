@@ -120,7 +120,7 @@ func findSuccessor(ctx context.Context) (_ *successor, err error) {
 		return nil, fmt.Errorf("the new program says %q: %w", out.String(), err)
 	}
 	ours := runc.CurrentFormat()
-	if s.format.State != ours.State || s.format.Guest != ours.Guest {
+	if s.format.State != ours.State || s.format.Guest != ours.Guest || s.format.Relay != ours.Relay {
 		return nil, fmt.Errorf("the new program cannot go on with these sessions: it reads %+v, not %+v; close them, and start it anew", s.format, ours)
 	}
 	return s, nil
@@ -131,8 +131,13 @@ func (c *config) checked() error {
 	if err := c.settle(); err != nil {
 		return err
 	}
-	if _, err := os.ReadFile(c.Init); err != nil {
-		return fmt.Errorf("init: %w", err)
+	for what, path := range map[string]string{"init": c.Init, "relay": c.Relay} {
+		if path == "" {
+			continue
+		}
+		if _, err := os.ReadFile(path); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
 	}
 	out, err := json.Marshal(runc.CurrentFormat(), json.Deterministic(true))
 	if err != nil {

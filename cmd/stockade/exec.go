@@ -17,9 +17,7 @@ type execOptions struct {
 	cwd     string
 	env     []string
 	secrets []string
-	memory  string
-	cpus    string
-	pids    int64
+	limits  limitFlags
 	labels  []string
 	key     string
 	open    bool // --stdin-open
@@ -51,6 +49,7 @@ the supervisor: exec goes on where it was when the supervisor is back.
   stockade exec -i "$id" -- sh < script.sh
   x=$(stockade exec --detach --label step=serve "$id" -- ./server)
   stockade exec --wait 10s --key build-42 "$id" -- make
+  stockade exec --memory 64M --pids 8 --cpu-time 10s "$id" -- ./untrusted
   stockade close "$id"`,
 		Args:              arguments(cobra.MinimumNArgs(2)),
 		ValidArgsFunction: atMost(1, c.sessions),
@@ -73,9 +72,7 @@ the supervisor: exec goes on where it was when the supervisor is back.
 	flags.StringArrayVar(&o.labels, "label", nil, "K=V, shown to policy and in lists (repeatable)")
 	flags.StringArrayVar(&o.env, "env", nil, "K=V, or K to hand on our own value (repeatable)")
 	flags.StringArrayVar(&o.secrets, "secret", nil, "K=FILE: content of FILE as a secret value of K (repeatable)")
-	flags.StringVar(&o.memory, "memory", "", "memory ceiling of this execution, tighter than the session's")
-	flags.StringVar(&o.cpus, "cpus", "", "CPU ceiling of this execution")
-	flags.Int64Var(&o.pids, "pids", 0, "process ceiling of this execution")
+	o.limits.register(cmd, false)
 	o.exec.register(cmd)
 	return cmd
 }
@@ -109,7 +106,7 @@ func (c *cli) exec(ctx context.Context, o *execOptions, session string, argv []s
 	if ask.EnvPatch, err = environment(o.env, o.secrets); err != nil {
 		return err
 	}
-	if ask.Limits, err = limits(o.memory, o.cpus, o.pids); err != nil {
+	if ask.Limits, err = o.limits.limits(); err != nil {
 		return err
 	}
 	if ask.Labels, err = labels(o.labels); err != nil {

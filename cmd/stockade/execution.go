@@ -296,8 +296,9 @@ func (c *cli) ended(r *api.Receipt) error {
 		c.say("%s has %s, more than the %s that may be inline", x.Overflow.Stream, amount(x.Overflow.SizeBytes), amount(x.Overflow.LimitBytes))
 	}
 	if x.ErrorCode == api.CodeOOMKilled {
-		c.say("out of memory: the session's memory ceiling was reached (peak %s)", amount(x.Usage.PeakMemoryBytes))
+		c.say("out of memory: the %s's memory ceiling was reached (peak %s)", memoryScope(x), amount(x.Usage.PeakMemoryBytes))
 	}
+	c.tellEvidence(x)
 	switch {
 	case x.ErrorCode == api.CodeSessionExpired:
 		return &exitError{exitTimeout, fmt.Errorf("the session expired %s after the command began, and ended it", span(x.Usage.WallNS))}

@@ -31,7 +31,7 @@ const exitHelp = `Exit status of run, exec and wait:
   124    the command ran out of time, its own or its session's, and was ended
   128+n  signal n ended the command; 137 with a message when memory ran out
 The other commands use 0, 120, 121 and 122: 121 also for an id that names nothing, 122 for
-the beginning of one that names two things. receipts verify, fsck, prove and check use 1 for
+the beginning of one that names two things. diff --exit-code uses 1 for changes; receipts verify, fsck, prove and check use 1 for
 what does not verify; policy, replay and fsck 1 for what they find and 2 when they cannot
 look; quiescence 119 for a supervisor that is not quiet. A receipt (--json, --receipt) tells
 them apart beyond doubt.`
@@ -111,11 +111,14 @@ func (c *cli) settled(r *api.Receipt) error {
 
 // hints say what would help.
 var hints = map[api.Code]string{
-	api.CodeStdinClosed:   "stdin stays open for input with stockade exec --stdin-open, until it is closed",
-	api.CodeSessionPaused: "stockade resume lets the session go on",
-	api.CodeExecActive:    "stockade cancel ends it first, or stockade rm --force",
-	api.CodeKeyInFlight:   "stockade intents --active shows it, and stockade wait waits for it",
-	api.CodeQueueFull:     "stockade ps shows what runs and waits",
+	api.CodeStdinClosed:       "stdin stays open for input with stockade exec --stdin-open, until it is closed",
+	api.CodeSessionPaused:     "stockade resume lets the session go on",
+	api.CodeExecActive:        "stockade cancel ends it first, or stockade rm --force",
+	api.CodeKeyInFlight:       "stockade intents --active shows it, and stockade wait waits for it",
+	api.CodeQueueFull:         "stockade ps shows what runs and waits",
+	api.CodeNoOverlay:         "stockade show lists the overlays of a session, and --at names one",
+	api.CodeCommitConflict:    "stockade diff lists what is not committed; a commit of other PATHs, or the same again, goes on",
+	api.CodeUnsupportedByHost: "stockade doctor says what is missing, and what would grant it",
 }
 
 // answer is settled for an operation whose receipt is the result that --json writes.

@@ -61,6 +61,7 @@ func TestMount(t *testing.T) {
 	}{
 		{"/a:/b:rw", api.Mount{HostPath: "/a", GuestPath: "/b", Mode: "rw"}},
 		{"/a:/b", api.Mount{HostPath: "/a", GuestPath: "/b", Mode: "ro"}},
+		{"/a:/b:overlay", api.Mount{HostPath: "/a", GuestPath: "/b", Mode: "overlay"}},
 		{"/a", api.Mount{HostPath: "/a", GuestPath: "/a", Mode: "ro"}},
 		{"/a::rw", api.Mount{HostPath: "/a", GuestPath: "/a", Mode: "rw"}},
 		{".:/b:rw", api.Mount{HostPath: here, GuestPath: "/b", Mode: "rw"}},
@@ -71,6 +72,64 @@ func TestMount(t *testing.T) {
 		got, err := mount(row.in)
 		if (err == nil) != (row.want != api.Mount{}) || got != row.want && err == nil {
 			t.Errorf("mount(%q) = %+v, %v; want %+v", row.in, got, err, row.want)
+		}
+	}
+}
+
+func TestOverlayFlag(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := []struct {
+		in   string
+		want api.Mount // zero: refused
+	}{
+		{"/a:/b:256M", api.Mount{HostPath: "/a", GuestPath: "/b", Mode: "overlay", Bytes: 256 << 20}},
+		{"/a:/b", api.Mount{HostPath: "/a", GuestPath: "/b", Mode: "overlay"}},
+		{".:/b", api.Mount{HostPath: here, GuestPath: "/b", Mode: "overlay"}},
+		{"/a", api.Mount{HostPath: "/a", GuestPath: "/a", Mode: "overlay"}},
+		{"", api.Mount{}}, {":/b", api.Mount{}}, {"/a:/b:rw", api.Mount{}}, {"/a:/b:1M:x", api.Mount{}},
+	}
+	for _, row := range rows {
+		got, err := overlay(row.in)
+		if (err == nil) != (row.want != api.Mount{}) || got != row.want && err == nil {
+			t.Errorf("overlay(%q) = %+v, %v; want %+v", row.in, got, err, row.want)
+		}
+	}
+}
+
+func TestDestination(t *testing.T) {
+	rows := []struct {
+		in   string
+		want api.Destination
+		ok   bool
+	}{
+		{"example.org", api.Destination{Name: "example.org"}, true},
+		{"Example.ORG:443", api.Destination{Name: "example.org", Ports: []uint16{443}}, true},
+		{"*.example.org:80,443", api.Destination{Name: "*.example.org", Ports: []uint16{80, 443}}, true},
+		{"db.example.org:5432/tcp", api.Destination{Name: "db.example.org", Ports: []uint16{5432}, Protocol: "tcp"}, true},
+		{"192.0.2.0/24", api.Destination{CIDR: "192.0.2.0/24"}, true},
+		{"192.0.2.7/24:22", api.Destination{CIDR: "192.0.2.0/24", Ports: []uint16{22}}, true},
+		{"192.0.2.7", api.Destination{CIDR: "192.0.2.7/32"}, true},
+		{"192.0.2.7:22", api.Destination{CIDR: "192.0.2.7/32", Ports: []uint16{22}}, true},
+		{"2001:db8::/32", api.Destination{CIDR: "2001:db8::/32"}, true},
+		{"2001:db8::/32:443", api.Destination{CIDR: "2001:db8::/32", Ports: []uint16{443}}, true},
+		{"[2001:db8::1]:443", api.Destination{CIDR: "2001:db8::1/128", Ports: []uint16{443}}, true},
+		{"", api.Destination{}, false}, {":443", api.Destination{}, false}, {"example.org:", api.Destination{}, false},
+		{"example.org:0", api.Destination{}, false}, {"example.org:65536", api.Destination{}, false}, {"example.org:https", api.Destination{}, false},
+		{"192.0.2.0/33", api.Destination{}, false}, {"192.0.2.0/24/tcp", api.Destination{}, false},
+	}
+	for _, row := range rows {
+		got, err := destination(row.in)
+		if (err == nil) != row.ok || row.ok && cmp.Diff(row.want, got) != "" {
+			t.Errorf("destination(%q) = %+v, %v; want %+v", row.in, got, err, row.want)
+		}
+		if row.ok {
+			if again, err := destination(strings.TrimPrefix(reach(api.GrantNetwork{Mode: "egress", Allow: []api.Destination{got}}), "egress ")); err != nil || cmp.Diff(got, again) != "" {
+				t.Errorf("%q does not read back: %+v %v", row.in, again, err)
+			}
 		}
 	}
 }
@@ -169,6 +228,11 @@ func TestUsage(t *testing.T) {
 		{"receipts", "checkpoint", "--state", "/nonexistent"},
 		{"run", "--on-restart", "pray", "--", "true"}, {"run", "--idle", "-1s", "--", "true"},
 		{"run", "-i", "--stdin", "-", "--", "true"},
+		{"run", "--commit", "--", "true"}, {"run", "--overlay", "/a:/b:rw", "--", "true"}, {"run", "--network", "some", "--", "true"},
+		{"run", "--network", "none", "--allow", "example.org", "--", "true"}, {"run", "--allow", "x:0", "--", "true"},
+		{"run", "--overlay", "/a", "--commit", "--twice", "--output", "/b", "--", "true"}, {"run", "--cpu-time", "-1s", "--", "true"},
+		{"exec", "--files", "-1", "s", "true"}, {"exec", "--disk", "1M", "s", "true"}, {"open", "--io", "lots"},
+		{"diff"}, {"commit"}, {"discard"}, {"narrow", "s-1"}, {"narrow", "--network", "all", "s-1"},
 		{"exec", "-d", "--wait", "1s", "s", "true"}, {"exec", "-d", "-i", "s", "true"}, {"exec", "--wait", "-1s", "s", "true"},
 		{"exec", "-d", "--output", "/a:b", "s", "true"}, {"exec", "--label", "x", "s", "true"},
 		{"ps", "x"}, {"ps", "--limit", "0"}, {"ps", "--label", "x"}, {"logs"}, {"logs", "--exit-status", "x-1"}, {"logs", "x-1"},

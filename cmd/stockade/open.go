@@ -13,7 +13,9 @@ func (c *cli) openCommand() *cobra.Command {
 		Use:   "open [flags]",
 		Short: "Open a session and print its id",
 		Example: `  stockade open --profile workspace --mount .:/work:rw --workdir /work
-  stockade open --memory 512M --cpus 1 --pids 64 --ttl 30m --label job=42
+  stockade open --memory 512M --cpus 1 --pids 64 --cpu-time 10m --ttl 30m --label job=42
+  stockade open --overlay .:/work:256M --workdir /work --allow proxy.golang.org:443
+  stockade open --verify --json | jq .payload.open.enforced.canaries
   stockade open --json | jq .payload.open.enforced`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.open(cmd.Context(), &f) },

@@ -87,6 +87,8 @@ func summary(r *api.Receipt) string {
 		return p.Close.Status
 	case p.Control != nil:
 		return p.Control.Status
+	case p.Space != nil:
+		return p.Space.Status
 	case p.Blob != nil:
 		return p.Blob.BlobRef
 	}
@@ -161,14 +163,22 @@ func receiptRows(r *api.Receipt) [][]string {
 	}
 	if o := r.Payload.Open; o != nil {
 		rows = append(rows, grantRows(o.Grant)...)
+		rows = append(rows, enforcedRows(o.Enforced)...)
 		for _, d := range o.Inputs {
 			rows = append(rows, []string{"input", fmt.Sprintf("%s  %s  %d files  %s", d.Path, d.Digest, d.Files, amount(d.SizeBytes))})
 		}
 	}
 	if x := r.Payload.Exec; x != nil {
 		rows = append(rows, []string{"used", fmt.Sprintf("wall %s, cpu %s, peak memory %s", span(x.Usage.WallNS), span(x.Usage.CPUNS), amount(x.Usage.PeakMemoryBytes))})
+		rows = append(rows, evidenceRows(x)...)
 		for _, a := range x.Outputs {
 			rows = append(rows, []string{"output", fmt.Sprintf("%s  %s  %s", a.Path, a.BlobRef, amount(a.SizeBytes))})
+		}
+	}
+	if s := r.Payload.Space; s != nil {
+		rows = append(rows, []string{"overlay", fmt.Sprintf("%s, %d changes", s.GuestPath, s.Applied)})
+		for _, path := range s.Left {
+			rows = append(rows, []string{"unchanged", path})
 		}
 	}
 	for _, t := range r.Timings {

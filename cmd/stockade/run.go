@@ -18,15 +18,18 @@ const closing = 30 * time.Second
 
 // record is the whole of one run: what --receipt writes and --json prints.
 type record struct {
-	Open  *api.Receipt `json:"open,omitzero"`
-	Exec  *api.Receipt `json:"exec,omitzero"`
-	Close *api.Receipt `json:"close,omitzero"`
+	Open *api.Receipt `json:"open,omitzero"`
+	Exec *api.Receipt `json:"exec,omitzero"`
+
+	Commit []*api.Receipt `json:"commit,omitempty"` // of each overlay
+	Close  *api.Receipt   `json:"close,omitzero"`
 }
 
 type runOptions struct {
 	session sessionFlags
 	exec    execFlags
 	twice   bool
+	commit  bool
 	receipt string
 }
 
@@ -46,6 +49,12 @@ it comes, signals are passed on, and the exit status is the command's own.
   stockade run --profile hermetic --root paths:/usr/bin,/lib64 --mount src:/src:ro \
       --output /tmp/out.tar:out.tar --twice -- /src/build.sh
 
+  # the same in an overlay: the checkout changes when the tests have passed, or not at all
+  stockade run --overlay .:/work:256M --workdir /work --commit -- make test
+
+  # nothing of the network but one name
+  stockade run --allow example.org:443 -- curl -sS https://example.org/
+
   # a secret that appears in no record
   stockade run --secret TOKEN=token.txt -- ./publish`,
 		Args: arguments(cobra.MinimumNArgs(1)),
@@ -55,13 +64,19 @@ it comes, signals are passed on, and the exit status is the command's own.
 	o.session.register(cmd)
 	o.exec.register(cmd)
 	cmd.Flags().BoolVar(&o.twice, "twice", false, "run again in a new session and compare the digests of the outputs")
+	cmd.Flags().BoolVar(&o.commit, "commit", false, "commit the overlays when the command ends with 0; otherwise what it wrote there is gone")
 	cmd.Flags().StringVar(&o.receipt, "receipt", "", "write the receipts of open, exec and close to FILE")
 	return cmd
 }
 
 func (c *cli) runOnce(ctx context.Context, o *runOptions, argv []string) error {
-	if o.twice && len(o.exec.outputs) == 0 {
+	switch {
+	case o.twice && len(o.exec.outputs) == 0:
 		return usage("--twice compares outputs: name one with --output")
+	case o.commit && len(o.session.overlays) == 0:
+		return usage("--commit: there is no --overlay")
+	case o.commit && o.twice:
+		return usage("--commit and --twice contradict each other: the second run would not be of the same files")
 	}
 	first, wanted, err := c.session(ctx, o, argv, c.json)
 	if werr := c.keep(o.receipt, first); werr != nil {
@@ -113,6 +128,9 @@ func (c *cli) session(ctx context.Context, o *runOptions, argv []string, quiet b
 	}
 	ask.SessionID = rec.Open.SessionID
 	rec.Exec, err = c.execute(ctx, ask, o.exec.attachment(c, quiet))
+	if o.commit && err == nil && succeeded(rec.Exec) {
+		err = c.commitAll(ctx, &rec, open.Target.Local.Mounts)
+	}
 
 	grace := int64(0)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
@@ -120,6 +138,31 @@ func (c *cli) session(ctx context.Context, o *runOptions, argv []string, quiet b
 	closed, cerr := c.client().Close(ctx, api.SessionClose{SessionID: ask.SessionID, GraceNS: &grace})
 	rec.Close = closed
 	return &rec, wanted, errors.Join(err, cerr)
+}
+
+// succeeded reports whether a command ran, and ended with 0.
+func succeeded(r *api.Receipt) bool {
+	x := r.Payload.Exec
+	return r.Outcome == api.OutcomeOK && x != nil && x.Status == "ok" && x.ExitCode == 0
+}
+
+// commitAll commits every overlay of the session, in their order, up to the first that cannot be.
+func (c *cli) commitAll(ctx context.Context, rec *record, mounts []api.Mount) error {
+	for _, m := range mounts {
+		if m.Mode != "overlay" {
+			continue
+		}
+		r, err := c.client().Commit(ctx, api.Workspace{SessionID: rec.Open.SessionID, GuestPath: m.GuestPath})
+		if err != nil {
+			return err
+		}
+		rec.Commit = append(rec.Commit, r)
+		if err := c.settled(r); err != nil {
+			return err
+		}
+		c.say("committed %d changes of %s", r.Payload.Space.Applied, m.GuestPath)
+	}
+	return nil
 }
 
 // tellMemory says that memory ran out below the command: then the command's own end does

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -22,10 +23,12 @@ type sessionFlags struct {
 	labels   []string
 	workdir  string
 	hostname string
+	overlays []string
 	network  string
-	memory   string
-	cpus     string
-	pids     int64
+	allow    []string
+	limits   limitFlags
+	degraded []string // --accept-degraded
+	verify   bool
 	ttl      time.Duration
 	idle     time.Duration
 	restart  string // --on-restart
@@ -37,15 +40,19 @@ func (f *sessionFlags) register(cmd *cobra.Command) {
 	flags.SortFlags = false
 	flags.StringVar(&f.profile, "profile", "", "profile of the policy library, such as workspace or hermetic (default: policy chooses)")
 	flags.StringVar(&f.root, "root", "", "root file system: host, dir:PATH or paths:PATH,PATH…")
-	flags.StringArrayVar(&f.mounts, "mount", nil, "host path to mount, SRC[:DST[:ro|rw]]; read-only unless rw is said (repeatable)")
+	flags.StringArrayVar(&f.mounts, "mount", nil, "host path to mount, SRC[:DST[:ro|rw|overlay]]; read-only unless something else is said (repeatable)")
+	flags.StringArrayVar(&f.overlays, "overlay", nil, "host path that is writable inside and unchanged outside until stockade commit, SRC[:DST[:SIZE]] (repeatable)")
 	flags.StringVar(&f.workdir, "workdir", "", "directory inside in which commands start")
 	flags.StringArrayVar(&f.env, "env", nil, "K=V, or K to hand on our own value (repeatable)")
 	flags.StringArrayVar(&f.secrets, "secret", nil, "K=FILE: the content of FILE, without its last newline, reaches the command as K and appears in no record (repeatable)")
-	flags.StringVar(&f.network, "network", "", "network mode (none)")
+	flags.StringVar(&f.network, "network", "", "what of the network is reached: none, egress (what --allow names) or full (the public internet)")
+	flags.StringArrayVar(&f.allow, "allow", nil, "NAME[:PORT,…] or PREFIX[:PORT,…] to reach over TCP, such as example.org:443, '*.example.org' or 192.0.2.0/24; NAME:PORT/tcp for what is neither TLS nor HTTP; means --network egress (repeatable)")
 	flags.StringVar(&f.hostname, "hostname", "", "host name inside")
-	flags.StringVar(&f.memory, "memory", "", "memory ceiling, such as 512M; swap is always 0")
-	flags.StringVar(&f.cpus, "cpus", "", "CPU ceiling, such as 1 or 0.5")
-	flags.Int64Var(&f.pids, "pids", 0, "ceiling on processes and threads")
+	completeFlag(cmd, "network", cobra.FixedCompletions(networkModes, cobra.ShellCompDirectiveNoFileComp))
+	f.limits.register(cmd, true)
+	flags.StringSliceVar(&f.degraded, "accept-degraded", nil, "layers to do without where the host lacks them, such as landlock; policy has to accept it too, and the receipt says so (repeatable)")
+	completeFlag(cmd, "accept-degraded", cobra.FixedCompletions(sandbox.Degradable, cobra.ShellCompDirectiveNoFileComp))
+	flags.BoolVar(&f.verify, "verify", false, "try from inside what must fail, before anything else runs; the receipt has each verdict")
 	flags.DurationVar(&f.ttl, "ttl", 0, "time after which the session ends by itself, such as 30m")
 	flags.DurationVar(&f.idle, "idle", 0, "time without activity after which the session ends by itself; it is warned first")
 	flags.StringVar(&f.restart, "on-restart", "", "when the supervisor restarts: adopt (the session goes on) or terminate (default: adopt)")
@@ -55,7 +62,7 @@ func (f *sessionFlags) register(cmd *cobra.Command) {
 
 // request is the flags as the document that is sent.
 func (f *sessionFlags) request() (*api.SessionOpen, error) {
-	local := &api.Local{Workdir: f.workdir, Hostname: f.hostname, NetworkMode: f.network}
+	local := &api.Local{Workdir: f.workdir, Hostname: f.hostname}
 	ask := &api.SessionOpen{Profile: f.profile, SessionTTLNS: int64(f.ttl), Target: api.Target{Local: local}}
 	ask.IdleNS, ask.OnRestart = int64(f.idle), f.restart
 	if f.stay {
@@ -78,13 +85,29 @@ func (f *sessionFlags) request() (*api.SessionOpen, error) {
 		}
 		local.Mounts = append(local.Mounts, m)
 	}
+	for _, s := range f.overlays {
+		m, err := overlay(s)
+		if err != nil {
+			return nil, err
+		}
+		local.Mounts = append(local.Mounts, m)
+	}
+	network, err := network(f.network, f.allow)
+	if err != nil {
+		return nil, err
+	}
+	local.NetworkMode, local.Egress = network.Mode, network.Allow
+	ask.Degraded = f.degraded
+	if f.verify {
+		ask.Verify = "canary"
+	}
 	if local.Env, err = environment(f.env, f.secrets); err != nil {
 		return nil, err
 	}
 	if ask.Labels, err = labels(f.labels); err != nil {
 		return nil, err
 	}
-	if ask.Limits, err = limits(f.memory, f.cpus, f.pids); err != nil {
+	if ask.Limits, err = f.limits.limits(); err != nil {
 		return nil, err
 	}
 	return ask, nil
@@ -115,12 +138,12 @@ func root(s string) (api.Root, error) {
 	return api.Root{}, usage("--root %q: want host, dir:PATH or paths:PATH,PATH…", s)
 }
 
-// mount reads SRC[:DST[:ro|rw]]. A relative source is relative to us, not to the
+// mount reads SRC[:DST[:ro|rw|overlay]]. A relative source is relative to us, not to the
 // supervisor; a missing destination is the same place inside.
 func mount(s string) (api.Mount, error) {
 	fields := strings.Split(s, ":")
 	if len(fields) > 3 || fields[0] == "" {
-		return api.Mount{}, usage("--mount %q: want SRC[:DST[:ro|rw]]", s)
+		return api.Mount{}, usage("--mount %q: want SRC[:DST[:ro|rw|overlay]]", s)
 	}
 	source, err := filepath.Abs(fields[0])
 	if err != nil {
@@ -133,8 +156,24 @@ func mount(s string) (api.Mount, error) {
 	if len(fields) > 2 {
 		m.Mode = fields[2]
 	}
-	if m.Mode != "ro" && m.Mode != "rw" {
-		return api.Mount{}, usage("--mount %q: mode is ro or rw", s)
+	if m.Mode != "ro" && m.Mode != "rw" && m.Mode != "overlay" {
+		return api.Mount{}, usage("--mount %q: mode is ro, rw or overlay", s)
+	}
+	return m, nil
+}
+
+// overlay reads SRC[:DST[:SIZE]], with relative sources and missing destinations as mount has them.
+func overlay(s string) (api.Mount, error) {
+	fields := strings.SplitN(s, ":", 3)
+	m, err := mount(strings.Join(fields[:min(len(fields), 2)], ":"))
+	if err != nil || fields[0] == "" {
+		return api.Mount{}, usage("--overlay %q: want SRC[:DST[:SIZE]]", s)
+	}
+	m.Mode = "overlay"
+	if len(fields) > 2 {
+		if m.Bytes, err = size(fields[2]); err != nil {
+			return api.Mount{}, usage("--overlay %q: %v", s, err)
+		}
 	}
 	return m, nil
 }
@@ -179,22 +218,4 @@ func labels(list []string) (map[string]string, error) {
 		out[k] = v
 	}
 	return out, nil
-}
-
-func limits(memory, cpu string, pids int64) (l api.Limits, err error) {
-	if memory != "" {
-		if l.MemoryBytes, err = size(memory); err != nil {
-			return l, usage("--memory: %v", err)
-		}
-	}
-	if cpu != "" {
-		if l.CPUMillis, err = cpus(cpu); err != nil {
-			return l, usage("--cpus: %v", err)
-		}
-	}
-	if pids < 0 {
-		return l, usage("--pids %d: want a positive number", pids)
-	}
-	l.PIDs = pids
-	return l, nil
 }

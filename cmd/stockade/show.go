@@ -62,6 +62,15 @@ func (c *cli) showSession(ctx context.Context, word string) error {
 		{"labels", pairs(s.Labels)},
 		{"policy", s.PolicyDigest},
 	}
+	if s.Network != nil {
+		rows = append(rows, []string{"traffic", trafficText(s.Network)})
+	}
+	for _, l := range s.Degraded {
+		rows = append(rows, []string{"without", l})
+	}
+	if len(s.Silent) > 0 {
+		rows = append(rows, []string{"unreported", strings.Join(s.Silent, ", ") + ": they cannot say what they refuse"})
+	}
 	if s.IdleAtNS != 0 {
 		rows = append(rows, []string{"idle end", stamp(s.IdleAtNS) + " if nothing happens"})
 	}
@@ -143,12 +152,19 @@ func grantRows(g *api.Grant) [][]string {
 	rows := [][]string{
 		{"root", g.Root},
 		{"workdir", g.Workdir},
-		{"network", g.Network.Mode},
+		{"network", reach(g.Network)},
 		{"identity", fmt.Sprintf("uid %d gid %d, capabilities %v", g.Identity.UID, g.Identity.GID, g.Identity.Capabilities)},
 		{"ceilings", fmt.Sprintf("memory %s, cpu %dm, pids %d, output %s", amount(g.Ceilings.MemoryBytes), g.Ceilings.CPUMillis, g.Ceilings.PIDs, amount(g.Ceilings.OutputBytes))},
 	}
 	for _, m := range g.Mounts {
-		rows = append(rows, []string{"mount", fmt.Sprintf("%s on %s (%s)", m.HostPath, m.GuestPath, m.Mode)})
+		mode := m.Mode
+		if m.Mode == "overlay" {
+			mode += ", room for " + amount(m.Bytes)
+		}
+		if len(m.Protect) > 0 {
+			mode += ", protected: " + strings.Join(m.Protect, " ")
+		}
+		rows = append(rows, []string{"mount", fmt.Sprintf("%s on %s (%s)", m.HostPath, m.GuestPath, mode)})
 	}
 	for _, s := range g.Scratch {
 		rows = append(rows, []string{"scratch", fmt.Sprintf("%s (%s)", s.GuestPath, amount(s.Bytes))})

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -98,11 +99,11 @@ func TestFiles(t *testing.T) {
 	}
 	want := map[string][]string{
 		"v2": {
-			"memory memory.max 67108864", "memory memory.swap.max 0", "cpu cpu.max 150000 100000", "cpu cpu.weight 30", "pids pids.max 48", "pids x/pids.max 32",
+			"memory memory.max 67108864", "memory memory.swap.max 0", "cpu cpu.max 150000 100000", "cpu cpu.weight 30", "pids pids.max " + strconv.Itoa(32+sandbox.InitPIDs), "pids x/pids.max 32",
 		},
 		"hybrid": {
 			"memory memory.limit_in_bytes 67108864", "memory memory.memsw.limit_in_bytes 67108864", "cpu cpu.cfs_period_us 100000", "cpu cpu.cfs_quota_us 150000", "cpu cpu.shares 307",
-			"pids pids.max 48", "pids x/pids.max 33",
+			"pids pids.max " + strconv.Itoa(32+sandbox.InitPIDs), "pids x/pids.max 33",
 		},
 	}[tree.Layout()]
 	want = slices.DeleteFunc(want, func(w string) bool { // a kernel without swap accounting
@@ -241,9 +242,13 @@ func TestCPUCeiling(t *testing.T) {
 	if err := os.WriteFile(dir+file, []byte(free), 0); err != nil {
 		t.Fatal(err)
 	}
-	if r := rate(); r < 0.2 {
-		t.Errorf("without a ceiling %.2f processors: the machine is too busy to tell", r)
+	var most float64
+	for range 10 { // others' work takes its share
+		if most = max(most, rate()); most > 0.2 {
+			return
+		}
 	}
+	t.Errorf("without a ceiling %.2f processors: the machine is too busy to tell", most)
 }
 
 // R053: an execution's own ceilings hold it and nobody else, on every layout; they are read back, and go
@@ -322,7 +327,7 @@ func TestLeafWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after.OOMKills != before.OOMKills+1 || after.OOMs != before.OOMs {
+	if after.OOMKills <= before.OOMKills || after.OOMs != before.OOMs { // 6.1 counts the victim of a group's kill twice
 		t.Errorf("the session: before %+v, after %+v", before, after)
 	}
 
@@ -460,7 +465,11 @@ func TestSweepLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, _ := start(t, "wait", nil) // in the v1 groups only: one that was being placed
+	var attr *syscall.SysProcAttr // on v1, in those groups only: one that was being placed
+	if tree.Layout() == "v2" {
+		attr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(leaf.FD().Fd())}
+	}
+	cmd, _ := start(t, "wait", attr)
 	if err := leaf.Place(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
@@ -468,7 +477,7 @@ func TestSweepLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	if tree.Layout() != "v2" && cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+	if cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Errorf("%v", cmd.ProcessState)
 	}
 }
@@ -515,7 +524,7 @@ func TestReopenLeafWith(t *testing.T) {
 	if err := leaf.Remove(); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := s.Events(); err != nil || e.OOMKills != before.OOMKills+1 {
+	if e, err := s.Events(); err != nil || e.OOMKills <= before.OOMKills {
 		t.Errorf("the session: %+v, %v", e, err)
 	}
 }

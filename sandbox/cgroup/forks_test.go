@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +36,23 @@ func spawner() error {
 	if err := threads(4); err != nil {
 		return err
 	}
+	if os.Getenv("CGROUP_TEST_REPLACED") == "" {
+		return bomb()
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		name := [16]byte{'s', 'p', 'a', 'w', 'n', 'e', 'r'}
+		if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0, 0, 0); err != nil {
+			done <- err
+			return
+		}
+		done <- bomb()
+	}()
+	return <-done
+}
+
+func bomb() error {
 	fmt.Println("ready")
 	io.Copy(io.Discard, os.Stdin)
 	attr := &syscall.ProcAttr{Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: 3}}
@@ -86,13 +104,14 @@ func spawn(t *testing.T, s *cgroup.Session, leaf *cgroup.Leaf) (*exec.Cmd, io.Cl
 }
 
 // T059 T060 R053: executions have exactly the processes that they were granted, whatever init's own threads are; the
-// kernel counts what it refuses; and init gets threads while they have all of theirs. The control has init's
-// spawning thread where the rest of it is, on v1: then a fork bomb takes init's threads, and ends it.
+// kernel counts what it refuses; and init gets threads while they have all of theirs. The controls have the thread that clones
+// where the rest of init is, on v1: then a fork bomb takes init's threads, and ends it.
 func TestForkBomb(t *testing.T) {
 	for _, row := range []struct {
-		name    string
-		spawner bool
-	}{{"spawner joined", true}, {"control", false}} {
+		name     string
+		spawner  bool
+		replaced bool // by another thread than the main one
+	}{{"spawner joined", true, false}, {"spawner replaced", true, true}, {"control", false, false}, {"control, replaced", false, true}} {
 		t.Run(row.name, func(t *testing.T) {
 			tree := open(t)
 			if !row.spawner && tree.Layout() == "v2" {
@@ -104,9 +123,20 @@ func TestForkBomb(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if row.replaced {
+				t.Setenv("CGROUP_TEST_REPLACED", "1")
+			}
 			cmd, told := spawn(t, s, leaf)
-			if row.spawner {
+			if row.spawner || row.replaced {
 				if err := s.JoinSpawner(cmd.Process.Pid); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if row.spawner && row.replaced {
+				if err := s.ReplaceSpawner(cmd.Process.Pid, "nobody"); err == nil && tree.Layout() != "v2" {
+					t.Error("replaced by nobody")
+				}
+				if err := s.ReplaceSpawner(cmd.Process.Pid, "spawner"); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/cgroups/v3/cgroup1"
 	"github.com/containerd/cgroups/v3/cgroup2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
 )
@@ -244,6 +245,39 @@ func (s *Session) JoinSpawner(tid int) error {
 	g := s.group("pids").child("x")
 	if err := g.write("tasks", strconv.Itoa(tid)); err != nil {
 		return fmt.Errorf("move thread %d to cgroup %s: %w", tid, g.dir(), err)
+	}
+	return nil
+}
+
+// ReplaceSpawner is for when another thread of init, by its name, has taken the main thread's place: it is moved
+// where that was, and the main thread back to the rest of init. One that it has replaced in its turn, and that is
+// about to end, may have the name as well.
+func (s *Session) ReplaceSpawner(pid int, name string) error {
+	if s.tree.host.Version["pids"] != "v1" {
+		return nil
+	}
+	tasks := fmt.Sprintf("/proc/%d/task", pid)
+	entries, err := os.ReadDir(tasks)
+	if err != nil {
+		return fmt.Errorf("threads of init: %w", err)
+	}
+	found := false
+	for _, e := range entries {
+		comm, err := os.ReadFile(tasks + "/" + e.Name() + "/comm")
+		tid, nerr := strconv.Atoi(e.Name())
+		if err != nil || nerr != nil || tid == pid || strings.TrimSpace(string(comm)) != name {
+			continue // other threads end
+		}
+		if err := s.JoinSpawner(tid); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+		found = true
+	}
+	if !found {
+		return fmt.Errorf("process %d has no thread called %s", pid, name)
+	}
+	if err := s.group("pids").write("tasks", strconv.Itoa(pid)); err != nil {
+		return fmt.Errorf("move thread %d: %w", pid, err)
 	}
 	return nil
 }

@@ -128,9 +128,21 @@ func (c *Conn) Setup(ctx context.Context, s Setup) (Ready, error) {
 // Allow lets what is executed from now on write beneath tree, as a Setup's Access does. It is for what is
 // mounted over a place after Setup: there Landlock knows nobody's rights. What was executed
 // before does not gain by it, and neither can signal the other any more.
-func (c *Conn) Allow(ctx context.Context, tree *os.File) error {
-	_, err := c.ask(ctx, kindAllow, nil, tree)
-	return err
+//
+// Executions are cloned from another thread of init's then, called SpawnerName. It waits until moved has put
+// it where the one before was; without Landlock, moved is not called.
+func (c *Conn) Allow(ctx context.Context, tree *os.File, moved func() error) error {
+	wait, gone, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer wait.Close()
+	defer gone.Close() // lets it serve
+	a, err := c.ask(ctx, kindAllow, nil, tree, wait)
+	if err != nil || a.pid == 0 {
+		return err
+	}
+	return moved()
 }
 
 // Process is a command that runs.

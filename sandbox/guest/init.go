@@ -172,9 +172,6 @@ func (g *guestInit) become() (listener int, refused *Error) {
 		{"umask", func() error { unix.Umask(int(s.Umask)); return nil }},
 		// It has to be readable and writable by now, because the files have changed hands.
 		{"oom_score_adj", g.readOOM},
-		// Already set by whoever built the session; set again so that a mistake there cannot
-		// matter here. Seccomp needs it, for want of CAP_SYS_ADMIN.
-		{"no_new_privs", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
 		// Every thread loses what init was started with beyond this, ambient and inheritable sets included.
 		{"capset", func() error { return capset(allThreads, initCaps|s.Capabilities, 0) }},
 	}, g.spawner(), []step{
@@ -205,6 +202,9 @@ func (g *guestInit) become() (listener int, refused *Error) {
 func (g *guestInit) spawner() []step {
 	s := &g.setup
 	return []step{
+		// Already set by whoever built the session; set again so that a mistake there cannot
+		// matter here. Seccomp and Landlock need it, for want of CAP_SYS_ADMIN.
+		{"no_new_privs", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
 		// The kernel's default: that of the runner may be looser.
 		{"timer slack", func() error { return unix.Prctl(unix.PR_SET_TIMERSLACK, defaultSlack, 0, 0, 0) }},
 		// The fsuid stays init's except while the thread looks paths up, because
@@ -285,10 +285,23 @@ func (g *guestInit) serve() {
 	}
 }
 
+// SpawnerName is the name of the thread that executions are cloned from, once it is not the main thread any
+// more. What is cloned has it until it executes.
+const SpawnerName = "spawner"
+
+func rename(name string) error {
+	b, err := unix.BytePtrFromString(name)
+	if err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(b)), 0, 0, 0)
+}
+
 // extend adds a place to what may be written. Nobody can be given a right: the thread
-// that makes executions is replaced by one that has entered the domain with its new rule.
+// that makes executions is replaced by one that has entered the domain with its new rule. It
+// serves once nobody has the other end of a pipe any more, the second of fds.
 func (g *guestInit) extend(call uint64, fds []int) (moved bool, err error) {
-	if len(fds) != 1 {
+	if len(fds) != 2 {
 		return false, errMalformed
 	}
 	if g.domain == nil {
@@ -302,10 +315,15 @@ func (g *guestInit) extend(call uint64, fds []int) (moved bool, err error) {
 	became := make(chan *Error)
 	go func() {
 		runtime.LockOSThread() // until the goroutine ends, and the thread with it
-		refused := take(append(g.spawner(), step{"threads", warm}, step{"landlock", g.domain.enter}))
+		refused := take(append(g.spawner(), step{"threads", warm}, step{"landlock", g.domain.enter},
+			// The runner finds it by that among the others, to have it counted with the executions.
+			step{"name", func() error { return rename(SpawnerName) }}))
+		if refused == nil {
+			g.send(kindStarted, call, &startedFrame{int32(unix.Gettid())})
+			await(fds[1])
+		}
 		became <- refused
 		if refused == nil {
-			g.answer(call, nil)
 			g.serve()
 		}
 	}()
@@ -315,6 +333,20 @@ func (g *guestInit) extend(call uint64, fds []int) (moved bool, err error) {
 	}
 	return true, nil
 }
+
+// await returns at the end of file.
+func await(pipe int) {
+	var b [1]byte
+	for {
+		if _, err := unix.Read(pipe, b[:]); err != unix.EINTR {
+			return
+		}
+	}
+}
+
+// ExecutorThreads is how many processes the ceilings of a command must have room for where it begins with an
+// executor.
+const ExecutorThreads = 8
 
 // executorPath is init's own program, of which an execution has no copy to look up.
 const executorPath = "/proc/self/exe"

@@ -90,12 +90,17 @@ func TestExecutionsInherit(t *testing.T) {
 
 // denyMkdir is a seccomp program that refuses mkdir(at) with EXDEV and allows the rest.
 func denyMkdir() []byte {
+	return refusing(unix.SECCOMP_RET_ERRNO|uint32(unix.EXDEV), unix.SYS_MKDIR, unix.SYS_MKDIRAT)
+}
+
+// refusing is a seccomp program that answers two calls in a way, and allows the rest.
+func refusing(answer uint32, call, other uint32) []byte {
 	var b []byte
 	for _, f := range []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: unix.SYS_MKDIR},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.SYS_MKDIRAT},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EXDEV)},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: call},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: other},
+		{Code: unix.BPF_RET | unix.BPF_K, K: answer},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	} {
 		b = binary.NativeEndian.AppendUint16(b, f.Code)
@@ -240,7 +245,7 @@ func TestExits(t *testing.T) {
 	}
 }
 
-// R036, R037: what cannot be started, and why.
+// R036, R037, T071: what cannot be started, and why: the same whether init or an executor finds out.
 func TestSpawnErrors(t *testing.T) {
 	dir := filepath.Join(bin, "errors")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -283,13 +288,17 @@ func TestSpawnErrors(t *testing.T) {
 		{"no argv", Command{Argv: nil, Cwd: "/"}, StageRequest, syscall.EPROTO},
 		{"one argument too long", command("true", strings.Repeat("x", 200_000)), StageProgram, syscall.E2BIG},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := b.run(tt.cmd)
-			var e *Error
-			if !errors.As(err, &e) || e.Stage != tt.stage || e.Errno != tt.errno {
-				t.Errorf("got %v, want %v: %v", err, tt.stage, tt.errno)
-			}
-		})
+		for how, limits := range map[string][]Rlimit{"": nil, " by an executor": {{unix.RLIMIT_CORE, 0, 0}}} {
+			t.Run(tt.name+how, func(t *testing.T) {
+				cmd := tt.cmd
+				cmd.Rlimits = limits
+				_, err := b.run(cmd)
+				var e *Error
+				if !errors.As(err, &e) || e.Stage != tt.stage || e.Errno != tt.errno {
+					t.Errorf("got %v, want %v: %v", err, tt.stage, tt.errno)
+				}
+			})
+		}
 	}
 	// Relative to the command's own directory, by name and by PATH.
 	for _, cmd := range []Command{
@@ -297,8 +306,10 @@ func TestSpawnErrors(t *testing.T) {
 		{Argv: []string{"true"}, Env: []string{"PATH=:/nowhere"}, Cwd: "/bin"},
 		{Argv: []string{"true"}, Env: []string{"PATH=bin"}, Cwd: "/usr"},
 	} {
-		if out, err := b.run(cmd); err != nil || out.Status != 0 {
-			t.Errorf("%q in %s: %v, %v", cmd.Argv, cmd.Cwd, out, err)
+		for _, cmd.Rlimits = range [][]Rlimit{nil, {{unix.RLIMIT_CORE, 0, 0}}} {
+			if out, err := b.run(cmd); err != nil || out.Status != 0 {
+				t.Errorf("%q in %s: %v, %v", cmd.Argv, cmd.Cwd, out, err)
+			}
 		}
 	}
 }
@@ -312,8 +323,20 @@ func TestLargeRequest(t *testing.T) {
 		cmd.Argv = append(cmd.Argv, strings.Repeat("a", 100_000))
 	}
 	cmd.Env = append(cmd.Env, "BIG="+strings.Repeat("b", 100_000))
-	if out, _ := b.output(cmd); out != "100000\n8\n" {
-		t.Errorf("got %q", out)
+	for _, cmd.Rlimits = range [][]Rlimit{nil, {{unix.RLIMIT_CORE, 0, 0}}} {
+		if out, _ := b.output(cmd); out != "100000\n8\n" {
+			t.Errorf("got %q", out)
+		}
+	}
+	// T071: a hundred thousand of them are too many, or not, but are never something else.
+	many := command("/bin/sh", "-c", "echo $#", "sh")
+	for range 100_000 {
+		many.Argv = append(many.Argv, "a")
+	}
+	for _, many.Rlimits = range [][]Rlimit{nil, {{unix.RLIMIT_CORE, 0, 0}}} {
+		if out, err := b.run(many); !errors.Is(err, syscall.E2BIG) && out.text != "100000\n" {
+			t.Errorf("got %q, %v", out.text, err)
+		}
 	}
 }
 

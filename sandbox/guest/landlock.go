@@ -124,7 +124,7 @@ func newDomain(s *Setup) (*domain, error) {
 // may change all the same, and the path lead through it.
 func (a Access) open() (int, error) {
 	return unix.Openat2(unix.AT_FDCWD, a.Path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 }
@@ -173,7 +173,7 @@ func (g *guestInit) restrict() error {
 		return err
 	}
 	if err := makeFile(s.Proof); err != syscall.EACCES {
-		return &Error{StageSetup, "landlock does not see to " + s.Proof, syscall.EPERM}
+		return &Error{StageSetup, "landlock does not hold in " + s.Proof, syscall.EPERM}
 	}
 	return nil
 }

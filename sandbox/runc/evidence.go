@@ -43,6 +43,7 @@ var proofs = []struct {
 	{"rlimits", (*proof).rlimits},
 	{"mounts", (*proof).mounts},
 	{"groups", (*proof).groups},
+	{"network", (*proof).network},
 	{"landlock", (*proof).landlocked},
 	{"reports", (*proof).reports},
 }
@@ -148,6 +149,12 @@ func (p *proof) groups() error {
 		}
 	}
 	return nil
+}
+
+// network is the loopback, and with a network the rules that lead to the relay: there is no other way out.
+func (p *proof) network() (err error) {
+	p.e.Network, err = p.session.network.Evidence()
+	return err
 }
 
 // landlocked is Landlock, which shows nowhere in /proc. What is known is that init has tried, on the thread

@@ -72,7 +72,7 @@ func TestForged(t *testing.T) {
 		{"limits", "(core file size +)1", "${1}0", "core file size"},
 		{"limits", "(Max locked memory +)[0-9]+", "${1}unlimited", "locked memory"},
 		{"limits", "(Max open files +[0-9]+ +)256", "${1}257", "open files"},
-		{"limits", "(Max processes +[0-9]+ +)80", "${1}81", "processes"},
+		{"limits", "(Max processes +[0-9]+ +)112", "${1}113", "processes"},
 		{"mountinfo", "(?m)^.* /tmp .*\n", "", "/tmp is not mounted"},
 		{"mountinfo", "(?m)^(.* /tmp .*\n)", "$1$1", "/tmp is mounted twice"},
 		{"mountinfo", "$", "900 1 8:1 / /extra rw,nosuid,nodev - ext4 /dev/sda1 rw\n", "/extra is not one"},

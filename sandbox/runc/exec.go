@@ -28,6 +28,7 @@ type execution struct {
 	background bool
 	session    *session
 	leaf       *cgroup.Leaf
+	group      uint64                        // number of the leaf, in a session with a network
 	limits     sandbox.ExecLimits            // of its own
 	clock      *cgroup.Clock                 // of limits.CPUTime; nil without
 	process    atomic.Pointer[guest.Process] // nil until it has been started
@@ -55,6 +56,9 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 	if err != nil {
 		return launch.Streams{}, err
 	}
+	if err := r.renew(s); err != nil {
+		return launch.Streams{}, err
+	}
 	var undo cleanup.Stack // what is undone when the start fails
 	defer undo.Run()
 	var ends cleanup.Stack // the ends of the pipes that are the command's
@@ -65,6 +69,9 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 		return launch.Streams{}, err
 	}
 	undo.Add(x.clear)
+	if err := x.number(); err != nil {
+		return launch.Streams{}, err
+	}
 	if err := s.add(x); err != nil {
 		return launch.Streams{}, err
 	}
@@ -246,6 +253,7 @@ func (x *execution) follow(process *guest.Process) {
 		result.ExitCode = exit.Status.ExitStatus()
 	}
 	result.Hits = x.hits()
+	result.Network = x.traffic()
 	x.session.end(x, result)
 	x.session.groups.Restock() // now that nobody waits
 	x.leave()
@@ -262,6 +270,9 @@ func (x *execution) leave() {
 		x.clock.Stop()
 	}
 	_ = x.leaf.Remove()
+	if x.session.connected() {
+		x.session.network.Forget(x.group)
+	}
 	x.session.finish(x)
 	x.session.count()
 }

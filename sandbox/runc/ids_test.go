@@ -14,6 +14,7 @@ func TestIDRanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer a.file.Close()
 	b, err := openIDRanges(path)
 	if err != nil {
 		t.Fatal(err)

@@ -127,10 +127,7 @@ func (l *layout) mount(r *Runner, spec sandbox.Spec, base uint32, m sandbox.Moun
 		l.spaces[m.Target] = space
 		tree, guards = mounted.Tree, mounted.Guards
 	case len(m.Protected) > 0:
-		guarded, g, err := workspace.Protect(tree, workspace.Protection{
-			Paths: m.Protected, Owner: owner, Place: r.place,
-			Reserve: &workspace.Reservation{Placeholders: r.placeholders, Session: spec.Session, Caller: spec.Caller, Source: m.Source},
-		})
+		guarded, g, err := workspace.Protect(tree, r.protection(spec, base, m))
 		if err != nil {
 			tree.Close()
 			return err
@@ -146,6 +143,14 @@ func (l *layout) mount(r *Runner, spec sandbox.Spec, base uint32, m sandbox.Moun
 		})
 	}
 	return nil
+}
+
+// protection is what is protected in a directory that the session shares with its caller.
+func (r *Runner) protection(spec sandbox.Spec, base uint32, m sandbox.Mount) workspace.Protection {
+	return workspace.Protection{
+		Paths: m.Protected, Owner: workspace.Owner{UID: base + spec.Identity.UID, GID: base + spec.Identity.GID}, Place: r.place,
+		Reserve: &workspace.Reservation{Placeholders: r.placeholders, Session: spec.Session, Caller: spec.Caller, Source: m.Source},
+	}
 }
 
 // unpacked adds the top-level entries of a root tree, whose owner is root inside.
@@ -277,10 +282,15 @@ func (l *layout) etc(spec sandbox.Spec) {
 	}
 	l.files["/etc/passwd"] = passwd.String()
 	l.files["/etc/group"] = group.String()
-	l.files["/etc/nsswitch.conf"] = "passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nprotocols: files\nservices: files\n"
+	hosts, resolv := "files", ""
+	if spec.Network.Mode != "none" {
+		hosts = "files dns"
+		resolv = "nameserver 127.0.0.1\n" // the relay's: every question goes there, whomever it is for
+	}
+	l.files["/etc/nsswitch.conf"] = "passwd: files\ngroup: files\nshadow: files\nhosts: " + hosts + "\nnetworks: files\nprotocols: files\nservices: files\n"
 	l.files["/etc/hosts"] = "127.0.0.1 localhost " + spec.Hostname + "\n::1 localhost\n"
 	l.files["/etc/hostname"] = spec.Hostname + "\n"
-	l.files["/etc/resolv.conf"] = ""
+	l.files["/etc/resolv.conf"] = resolv
 }
 
 // nobody is the id that the kernel shows for owners that do not exist inside.

@@ -22,6 +22,7 @@ import (
 // wherever it falls, leaves nothing behind.
 func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
 	o := &opening{r: r, ctx: ctx, spec: spec, session: r.newSession(spec)}
+	o.undo.Add(o.session.die)
 	defer r.stock.refill() // once the session stands: both need the processors
 	defer o.undo.Run()
 	defer o.done.Run()
@@ -82,9 +83,11 @@ var steps = []struct {
 	{"files", (*opening).gather},
 	{"start", (*opening).start},
 	{"join", (*opening).join},
+	{"network", (*opening).connect},
 	{"release", (*opening).release},
 	{"setup", (*opening).setup},
 	{"evidence", (*opening).evidence},
+	{"canaries", (*opening).canaries},
 }
 
 // check comes first, and judges again whatever the daemon has judged: it parses
@@ -162,7 +165,44 @@ func (o *opening) claim() (err error) {
 
 // bound puts the ceilings up before the first process of the session, so that there is
 // none without.
-func (o *opening) bound() error { return o.session.groups.Bound(o.spec.Limits) }
+func (o *opening) bound() error {
+	if err := o.session.groups.Bound(o.spec.Limits); err != nil || o.spec.Limits.IOBytesPerSecond == 0 {
+		return err
+	}
+	devices, err := disksOf(o.spec)
+	if err != nil {
+		return err
+	}
+	return o.session.groups.BoundIO(devices, o.spec.Limits.IOBytesPerSecond)
+}
+
+// disksOf are the devices that something of the caller's lies on. What lies in memory only has no disk.
+func disksOf(spec sandbox.Spec) (devices []uint64, err error) {
+	sources := slices.Clone(spec.Root.Paths)
+	if spec.Root.Dir != nil {
+		sources = append(sources, *spec.Root.Dir)
+	}
+	for _, m := range spec.Mounts {
+		sources = append(sources, m.Source)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	inMemory := map[string]bool{}
+	for line := range strings.Lines(string(mounts)) {
+		if before, after, ok := strings.Cut(line, " - "); ok {
+			kind, _, _ := strings.Cut(after, " ")
+			inMemory[strings.Fields(before)[2]] = kind == "tmpfs" || kind == "ramfs"
+		}
+	}
+	for _, src := range sources {
+		if !inMemory[fmt.Sprintf("%d:%d", unix.Major(src.Dev), unix.Minor(src.Dev))] {
+			devices = append(devices, src.Dev)
+		}
+	}
+	return devices, nil
+}
 
 // gather resolves every host path and holds it by descriptor, before there is a tree
 // in which a path could be mistaken for another. Declared inputs are digested while the
@@ -302,7 +342,7 @@ func writable(attached []attachment) (paths []string) {
 	return paths
 }
 
-// evidence is last: nobody is told "ready" before the kernel has confirmed it.
+// evidence comes when everything stands: nobody is told "ready" before the kernel has confirmed it.
 func (o *opening) evidence() (err error) {
 	p := proof{session: o.session, config: o.config, attached: o.files.attach, setup: o.become, landlock: o.landlock, degraded: o.degraded, forge: o.r.forge}
 	if o.enforced, err = p.run(); err != nil {

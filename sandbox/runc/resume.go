@@ -13,6 +13,7 @@ import (
 	"github.com/stockade-dev/stockade/internal/cleanup"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/guest"
+	"github.com/stockade-dev/stockade/sandbox/network"
 	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
 
@@ -126,6 +127,18 @@ func (h *inheritance) file(n int) (*os.File, error) {
 	return h.files[n], nil
 }
 
+// all returns the files at some places.
+func (h *inheritance) all(places []int) (files []*os.File, err error) {
+	for _, n := range places {
+		f, err := h.file(n)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
 func (h *inheritance) complete() error {
 	for n, used := range h.used {
 		if !used {
@@ -143,13 +156,9 @@ func (r *Runner) restore(in savedSession, h *inheritance) (s *session, follow []
 		return nil, nil, err
 	}
 	for _, saved := range in.Spaces {
-		var files []*os.File
-		for _, n := range saved.Files {
-			f, err := h.file(n)
-			if err != nil {
-				return nil, nil, err
-			}
-			files = append(files, f)
+		files, err := h.all(saved.Files)
+		if err != nil {
+			return nil, nil, err
 		}
 		space, err := workspace.Restore(saved.State, files)
 		if err != nil {
@@ -181,6 +190,17 @@ func (r *Runner) restore(in savedSession, h *inheritance) (s *session, follow []
 		}
 	}
 	if err := s.openDisks(); err != nil {
+		return nil, nil, err
+	}
+	options, err := r.networkOptions(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	relay, err := h.all(in.Relay)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.network, err = network.Restore(in.Net, relay, options); err != nil {
 		return nil, nil, err
 	}
 	listener, err := h.file(in.Notify)
@@ -218,6 +238,11 @@ func (s *session) restore(in savedExec, processes map[uint64]*guest.Process, h *
 	var err error
 	if x.leaf, err = s.groups.Reopen(in.Leaf); err != nil {
 		return nil, err
+	}
+	if !x.over {
+		if err := x.number(); err != nil {
+			return nil, err
+		}
 	}
 	if s.execs[x.id] != nil {
 		return nil, errors.New("is there twice")

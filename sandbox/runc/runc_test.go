@@ -21,8 +21,8 @@ import (
 	"github.com/stockade-dev/stockade/sandbox/host"
 )
 
-// initBinary is the stockade-init that the tests build.
-var initBinary string
+// The programs that the tests build.
+var initBinary, relayBinary string
 
 func TestMain(m *testing.M) {
 	if os.Getuid() == 0 {
@@ -47,7 +47,7 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	if initBinary, err = builtInit(dir); err != nil {
+	if initBinary, relayBinary, err = built(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -81,19 +81,19 @@ func run(m *testing.M) int {
 	return code
 }
 
-// builtInit is stockade-init: of STOCKADE_BIN, where there may be no compiler, or built for
+// built are stockade-init and stockade-relay: of STOCKADE_BIN, where there may be no compiler, or built for
 // this run.
-func builtInit(dir string) (string, error) {
+func built(dir string) (init, relay string, err error) {
 	if bin := os.Getenv("STOCKADE_BIN"); bin != "" {
-		return filepath.Join(bin, "stockade-init"), nil
+		dir = bin
+	} else {
+		cmd := exec.Command("go", "build", "-o", dir+"/", "github.com/stockade-dev/stockade/cmd/stockade-init", "github.com/stockade-dev/stockade/cmd/stockade-relay")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", "", fmt.Errorf("build init and relay: %w\n%s", err, out)
+		}
 	}
-	path := filepath.Join(dir, "stockade-init")
-	cmd := exec.Command("go", "build", "-o", path, "github.com/stockade-dev/stockade/cmd/stockade-init")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build init: %w\n%s", err, out)
-	}
-	return path, nil
+	return filepath.Join(dir, "stockade-init"), filepath.Join(dir, "stockade-relay"), nil
 }
 
 // shared is the one runner of the test process: like stockade-run, a process has one
@@ -113,6 +113,7 @@ func options(dir, instance string) Options {
 		State:    filepath.Join(dir, "state"),
 		Instance: instance,
 		Init:     initBinary,
+		Relay:    relayBinary,
 		Ceiling:  sandbox.DefaultCeiling(),
 		Host:     probed(),
 	}

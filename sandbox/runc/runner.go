@@ -22,6 +22,7 @@ type Options struct {
 	State    string                           // directory of this instance, absolute; made if missing
 	Instance string                           // names its groups; no two runners at a time
 	Init     string                           // path of the stockade-init binary; read once
+	Relay    string                           // path of the stockade-relay binary; read once. "" has only sessions without a network
 	Ceiling  sandbox.Ceiling                  // checked against every Spec, whoever sent it
 	Host     sandbox.Host                     // what this kernel offers
 	Cgroup   cgroup.Options                   // where its groups stand
@@ -38,6 +39,7 @@ type Runner struct {
 	options      Options
 	state        *os.File // locked while we live
 	init         *os.File // sealed
+	relay        *os.File // sealed; nil without one
 	tree         *cgroup.Tree
 	ids          *idRanges
 	idmaps       idMaps
@@ -127,6 +129,12 @@ func (r *Runner) equip(undo *cleanup.Stack) (err error) {
 		return err
 	}
 	undo.Add(func() { r.init.Close() })
+	if r.options.Relay != "" {
+		if r.relay, err = sealed(r.options.Relay); err != nil {
+			return err
+		}
+		undo.Add(func() { r.relay.Close() })
+	}
 	if r.tree, err = cgroup.Open(r.options.Instance, r.options.Cgroup); err != nil {
 		return err
 	}
@@ -228,7 +236,7 @@ func (r *Runner) Shutdown() error {
 	err := errors.Join(r.tree.Close(), os.RemoveAll(r.boxes()))
 	_ = os.Remove(r.options.State) // whose other contents, if any, are somebody else's
 	r.idmaps.close()
-	for _, f := range append(r.swept, r.ids.file, r.init, r.state) {
+	for _, f := range append(r.swept, r.ids.file, r.init, r.relay, r.state) {
 		f.Close()
 	}
 	return err

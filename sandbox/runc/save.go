@@ -13,6 +13,7 @@ import (
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/guest"
 	"github.com/stockade-dev/stockade/sandbox/launch"
+	"github.com/stockade-dev/stockade/sandbox/network"
 	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
 
@@ -32,16 +33,17 @@ import (
 // the stock, the user namespaces of id mappings, the watches on groups.
 
 // Format says what a program can take over from another, and hand to it: both must have
-// the same State and Guest, and while a daemon is connected the same Launch.
+// the same State, Guest and Relay, and while a daemon is connected the same Launch.
 type Format struct {
 	State  int // of what Save returns
 	Guest  int // version that the inits speak
+	Relay  int // and the relays
 	Launch int // version that the daemon speaks
 }
 
 // CurrentFormat is that of this program.
 func CurrentFormat() Format {
-	return Format{State: stateVersion, Guest: guest.Version, Launch: launch.Version}
+	return Format{State: stateVersion, Guest: guest.Version, Relay: network.Version, Launch: launch.Version}
 }
 
 // stateVersion changes with every change of the types below, those of package sandbox
@@ -69,6 +71,8 @@ type savedSession struct {
 	Init   int // our end of its socket
 	Conn   guest.State
 	Notify int // listener of the filter's notifications
+	Net    network.State
+	Relay  []int // files of Net
 	Stray  denials
 	Spaces []savedSpace
 	Execs  []savedExec
@@ -143,6 +147,10 @@ func (r *Runner) Save(ctx context.Context) (state []byte, files []*os.File, err 
 func (r *Runner) Continue() {
 	for _, s := range r.standing() {
 		s.init.Continue()
+		if s.paused {
+			s.network.Continue()
+			s.paused = false
+		}
 		if err := s.hear(s.unheard); err != nil {
 			s.tell("session %s: refusals are not told any more: %v", s.spec.Session, err)
 		}
@@ -179,6 +187,14 @@ func (s *session) save(ctx context.Context, handed *bundle) (out savedSession, e
 	out = savedSession{Spec: s.spec, Base: s.base, PID: s.box.pid, Init: handed.add(socket), Conn: conn, Notify: handed.add(s.unheard)}
 	if out.Groups, err = s.groups.Save(); err != nil {
 		return out, err
+	}
+	var files []*os.File
+	if out.Net, files, err = s.network.Save(); err != nil {
+		return out, err
+	}
+	s.paused = true
+	for _, f := range files {
+		out.Relay = append(out.Relay, handed.add(f))
 	}
 	for _, space := range s.spaces {
 		state, files := space.Save()

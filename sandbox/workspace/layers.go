@@ -24,9 +24,9 @@ const (
 	lowerName = "lower" // where the other layer is attached when they are named by path
 )
 
-// ownInodes is how many inodes of a store are not the session's: its root, the three directories, and what the
-// kernel makes in work.
-const ownInodes = 5
+// ownInodes is how many inodes of a store are not the session's: its root, the three directories, what the kernel
+// makes in work, and since Linux 6.6 the room of what it notes, which counts like an inode.
+const ownInodes = 6
 
 // newStore makes the layer that is written to. The root directory of the overlay is the
 // upper layer's: it belongs to the session, with the permissions of the directory below.

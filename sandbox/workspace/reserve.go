@@ -1,13 +1,13 @@
 package workspace
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json"
@@ -50,19 +50,18 @@ func OpenPlaceholders(dir string, open func(sandbox.Source) (*os.File, error)) (
 		return nil, fmt.Errorf("placeholders: %w", err)
 	}
 	for _, f := range files {
-		session, ok := strings.CutSuffix(f.Name(), ".json")
-		if !ok {
-			continue // of a write that was cut
-		}
+		session := f.Name()
 		data, err := os.ReadFile(filepath.Join(dir, f.Name()))
 		if err != nil {
 			return nil, fmt.Errorf("placeholders: %w", err)
 		}
-		var held []*placeholder
-		if err := json.Unmarshal(data, &held); err != nil {
-			return nil, fmt.Errorf("placeholders of session %s: %w", session, err)
+		for line := range bytes.Lines(data) {
+			h := new(placeholder)
+			if err := json.Unmarshal(line, h); err != nil {
+				continue // the last one, of a runner that was killed while it wrote: nothing had been made yet
+			}
+			p.note(session, h)
 		}
-		p.held[session] = held
 	}
 	return p, nil
 }
@@ -116,7 +115,7 @@ func (p *Placeholders) remove(h *placeholder) error {
 		return err
 	}
 	defer source.Close()
-	parent, name, err := below{source}.parent(h.Path)
+	parent, name, err := below{root: source}.parent(h.Path)
 	if isAbsent(err) {
 		return nil
 	}
@@ -154,22 +153,42 @@ func (p *Placeholders) find(dev, ino uint64, but string) *placeholder {
 	return nil
 }
 
-func (p *Placeholders) file(session string) string { return filepath.Join(p.dir, session+".json") }
+func (p *Placeholders) file(session string) string { return filepath.Join(p.dir, session) }
 
-// write remembers what a session holds. It outlives the runner; what a power failure leaves behind is an empty
-// file, and not worth the wait for the disk. The caller holds mu.
-func (p *Placeholders) write(session string) error {
-	data, err := json.Marshal(p.held[session])
-	if err == nil {
-		err = os.MkdirAll(p.dir, 0o700)
+// note takes one in, in the place of what was known of it before. The caller holds mu.
+func (p *Placeholders) note(session string, h *placeholder) {
+	for i, known := range p.held[session] {
+		if known.Path == h.Path && known.Temp == h.Temp && known.Source == h.Source {
+			p.held[session][i] = h
+			return
+		}
 	}
-	if err == nil {
-		err = os.WriteFile(p.file(session)+".new", data, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(p.file(session)+".new", p.file(session))
-	}
+	p.held[session] = append(p.held[session], h)
+}
+
+// hold remembers one, or what has become known of it: a line at the end of the session's file. It outlives the runner; what a power
+// failure leaves behind is an empty file, and not worth the wait for the disk. The caller holds mu.
+func (p *Placeholders) hold(session string, h *placeholder) error {
+	line, err := json.Marshal(h)
 	if err != nil {
+		return fmt.Errorf("placeholders: %w", err)
+	}
+	p.note(session, h)
+	written := make(chan error)
+	go func() { // on a thread with our own rights: this one may have the caller's
+		if err := os.MkdirAll(p.dir, 0o700); err != nil {
+			written <- err
+			return
+		}
+		f, err := os.OpenFile(p.file(session), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		if err != nil {
+			written <- err
+			return
+		}
+		_, err = f.Write(append(line, '\n'))
+		written <- errors.Join(err, f.Close())
+	}()
+	if err := <-written; err != nil {
 		return fmt.Errorf("placeholders: %w", err)
 	}
 	return nil
@@ -185,23 +204,28 @@ type Reservation struct {
 
 // begin remembers a placeholder that is about to be made.
 func (r *Reservation) begin(at, temp string, dir bool) error {
-	p := r.Placeholders
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.hold(r.Session, &placeholder{Caller: r.Caller, Source: r.Source, Path: at, Temp: temp, Dir: dir})
+	return r.hold(&placeholder{Path: at, Temp: temp, Dir: dir})
 }
 
 // made remembers which object it is.
-func (r *Reservation) made(at string, st unix.Stat_t) error {
-	p := r.Placeholders
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, h := range p.held[r.Session] {
-		if h.Path == at && h.Source == r.Source && h.Ino == 0 {
-			h.Dev, h.Ino = st.Dev, st.Ino
-		}
-	}
-	return p.write(r.Session)
+func (r *Reservation) made(at, temp string, dir bool, st unix.Stat_t) error {
+	return r.hold(&placeholder{Path: at, Temp: temp, Dir: dir, Dev: st.Dev, Ino: st.Ino})
+}
+
+func (r *Reservation) hold(h *placeholder) error {
+	r.Placeholders.mu.Lock()
+	defer r.Placeholders.mu.Unlock()
+	h.Caller, h.Source = r.Caller, r.Source
+	return r.Placeholders.hold(r.Session, h)
+}
+
+// has reports whether what is at a path was made by the session to reserve it.
+func (r *Reservation) has(at string, st unix.Stat_t) bool {
+	r.Placeholders.mu.Lock()
+	defer r.Placeholders.mu.Unlock()
+	return slices.ContainsFunc(r.Placeholders.held[r.Session], func(h *placeholder) bool {
+		return h.Path == at && h.Temp != "" && h.Source == r.Source && h.Dev == st.Dev && h.Ino == st.Ino
+	})
 }
 
 // share keeps a placeholder of another session's that is found at a path, until this one ends too. If it was
@@ -215,14 +239,11 @@ func (r *Reservation) share(at string, st unix.Stat_t) (again bool, err error) {
 		p.left.Wait()
 		h, again = p.find(st.Dev, st.Ino, r.Session), true
 	}
-	if h == nil || again {
+	known := func(own *placeholder) bool {
+		return own.Path == at && own.Source == r.Source && own.Dev == st.Dev && own.Ino == st.Ino
+	}
+	if h == nil || again || slices.ContainsFunc(p.held[r.Session], known) {
 		return again, nil
 	}
 	return false, p.hold(r.Session, &placeholder{Caller: r.Caller, Source: r.Source, Path: at, Dir: h.Dir, Dev: st.Dev, Ino: st.Ino})
-}
-
-// hold remembers one more. The caller holds mu.
-func (p *Placeholders) hold(session string, h *placeholder) error {
-	p.held[session] = append(p.held[session], h)
-	return p.write(session)
 }

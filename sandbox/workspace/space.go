@@ -156,60 +156,86 @@ func (s *Space) Discard(ns *os.File) error {
 	}
 	defer mounted.Close()
 	dev, err := device(mounted.Tree)
+	var covered *os.File
 	if err == nil {
-		err = thread.Enter(ns, func() error { return s.cover(mounted.Tree, dev) })
+		err = thread.Enter(ns, func() error {
+			covered, err = s.cover(mounted.Tree, dev)
+			return err
+		})
 	}
 	if err != nil {
 		next.store.Close()
 		return err
 	}
+	defer covered.Close()
 	old := s.layers.store
 	s.layers.store, s.reserved, s.dev = next.store, mounted.Guards.readOnly(), dev
 	s.opened, s.commits = time.Now().UnixNano(), nil
 	s.discards++
 	defer old.Close()
-	upper, err := below{old}.open(upperName, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return fmt.Errorf("discard %s: %w", s.o.Target, err)
-	}
-	defer upper.Close()
-	if err := empty(context.Background(), upper); err != nil {
+	if err := drain(old, covered); err != nil {
 		return fmt.Errorf("discard %s: %w", s.o.Target, err)
 	}
 	return nil
 }
 
-// cover attaches tree over the overlay, if it is there. The thread is in the session's namespace, where somebody may have moved directories about.
-func (s *Space) cover(tree *os.File, dev uint64) error {
-	there := func(want uint64) (*os.File, error) {
-		root, err := os.Open("/")
-		if err != nil {
-			return nil, err
-		}
-		defer root.Close()
-		f, err := through(root, s.o.Target[1:])
-		if err != nil {
-			return nil, err
-		}
-		if have, err := device(f); err != nil || have != want {
-			f.Close()
-			return nil, errors.Join(err, errors.New("is another object"))
-		}
-		return f, nil
-	}
-	f, err := there(s.dev)
+// drain empties an upper layer. The overlay on it remembers what it has looked up, and that takes its room until
+// it forgets, as every file system does when it is configured again.
+func drain(store, overlay *os.File) error {
+	upper, err := below{root: store}.open(upperName, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return sandbox.Errorf(sandbox.CodeConflict, "%s: %v", s.o.Target, err)
+		return err
 	}
-	defer f.Close()
-	if err := unix.MoveMount(int(tree.Fd()), "", int(f.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
-		return fmt.Errorf("cover %s: %w", s.o.Target, err)
+	defer upper.Close()
+	if err := empty(context.Background(), upper); err != nil {
+		return err
 	}
-	if f, err = there(dev); err != nil {
-		return sandbox.Errorf(sandbox.CodeNotEnforced, "%s: %v", s.o.Target, err)
+	ctx, err := unix.Fspick(int(overlay.Fd()), "", unix.FSPICK_CLOEXEC|unix.FSPICK_EMPTY_PATH)
+	if err != nil {
+		return fmt.Errorf("fspick: %w", err)
 	}
-	f.Close()
+	defer unix.Close(ctx)
+	if err := unix.FsconfigReconfigure(ctx); err != nil {
+		return fmt.Errorf("reconfigure: %w", err)
+	}
 	return nil
+}
+
+// cover attaches tree over the overlay, if it is there, and returns what is covered. The thread is in the session's namespace, where
+// somebody may have moved directories about.
+func (s *Space) cover(tree *os.File, dev uint64) (covered *os.File, err error) {
+	if covered, err = s.there(s.dev); err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeConflict, "%s: %v", s.o.Target, err)
+	}
+	err = unix.MoveMount(int(tree.Fd()), "", int(covered.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	if err != nil {
+		covered.Close()
+		return nil, fmt.Errorf("cover %s: %w", s.o.Target, err)
+	}
+	now, err := s.there(dev)
+	if err != nil {
+		covered.Close()
+		return nil, sandbox.Errorf(sandbox.CodeNotEnforced, "%s: %v", s.o.Target, err)
+	}
+	return covered, now.Close()
+}
+
+// there opens the target, which must be on the file system dev.
+func (s *Space) there(dev uint64) (*os.File, error) {
+	root, err := os.Open("/")
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := through(root).open(s.o.Target[1:], unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	if have, err := device(f); err != nil || have != dev {
+		f.Close()
+		return nil, errors.Join(err, errors.New("is another object"))
+	}
+	return f, nil
 }
 
 // Close gives up what the Space holds. The overlay lives as long as somebody has it mounted.

@@ -258,19 +258,24 @@ func (w *walk) same(d difference) (bool, error) {
 		}
 		return w.sameContent(d.path)
 	case "symlink":
-		var to string
-		err := thread.Searching(func() (err error) {
-			to, err = w.upper.readlink(d.path)
-			return err
-		})
+		to, err := w.readlink(d.path)
 		if err != nil {
-			return false, err
+			return false, nil
 		}
 		from, err := w.lower.readlink(d.path)
-		return to == from, err
+		return err == nil && to == from, nil
 	default:
 		return true, nil
 	}
+}
+
+// readlink says where a symbolic link of the upper layer leads.
+func (w *walk) readlink(at string) (to string, err error) {
+	err = thread.Searching(func() error {
+		to, err = w.upper.readlink(at)
+		return err
+	})
+	return to, err
 }
 
 func (w *walk) sameContent(at string) (bool, error) {

@@ -1,0 +1,153 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// A flood of connections and questions costs so much and no more, and another session does not notice.
+func TestFlood(t *testing.T) {
+	b, other := open(t, full), open(t, full)
+	const connections = 10_000
+	var wait sync.WaitGroup
+	next := make(chan int, connections)
+	for i := range connections {
+		next <- i
+	}
+	close(next)
+	var mu sync.Mutex
+	var all []net.Conn
+	for range 16 {
+		wait.Go(func() {
+			within(b.ns, func() error {
+				for range next {
+					c, err := net.Dial("tcp", "11.0.0.1:7")
+					if err != nil {
+						continue
+					}
+					mu.Lock()
+					if all = append(all, c); len(all) > 1500 { // more than are let through, less than this process may open
+						c.Close()
+					}
+					mu.Unlock()
+				}
+				return nil
+			})
+		})
+	}
+	wait.Go(func() {
+		for range 500 {
+			b.resolve("udp", "8.8.8.8:53", "alpha.test", dnsmessage.TypeA)
+		}
+	})
+	wait.Wait()
+	resident := rss(t, b.relay.os.Pid)
+	t.Logf("%d connections, resident set %d KiB", len(all), resident>>10)
+	if resident > 64<<20 && !raceDetector() { // which takes more for itself
+		t.Errorf("the relay has %d bytes", resident)
+	}
+	got, err := b.Traffic(context.Background(), 0)
+	if err != nil || got.Connections < 1000 || got.Connections > 1024 || got.Refused < 8000 {
+		t.Errorf("%+v %v", got, err)
+	}
+	if n := len(b.told()); n > 1000 {
+		t.Errorf("%d events", n)
+	}
+	if got := other.try("raw", "11.0.0.1:7", ""); got != "ok 11.0.0.1:7" {
+		t.Errorf("another session: %s", got)
+	}
+	for _, c := range all {
+		c.Close()
+	}
+	for range 100 {
+		if got := b.try("raw", "11.0.0.1:7", ""); got == "ok 11.0.0.1:7" {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Error("after the flood there is no connection to be had")
+}
+
+func raceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// rss is the resident set of a process.
+func rss(t testing.TB, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\nVmRSS:")
+	var kib int64
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// A connection and its first bytes: through the relay, beside one from the host, and one from inside to the session's own
+// loopback, which takes a thread of that namespace too.
+func BenchmarkConnect(b *testing.B) {
+	x := open(b, full)
+	within(x.ns, func() error {
+		l, err := net.Listen("tcp", "127.0.0.1:7")
+		if err != nil {
+			return err
+		}
+		b.Cleanup(func() { l.Close() })
+		go outside().echo(l)
+		return nil
+	})
+	for _, row := range []struct {
+		name string
+		dial func() (net.Conn, error)
+	}{
+		{"direct", func() (net.Conn, error) { return net.Dial("tcp", "11.0.0.1:7") }},
+		{"loopback", func() (net.Conn, error) { return x.dial("tcp", "127.0.0.1:7") }},
+		{"relay", func() (net.Conn, error) { return x.dial("tcp", "11.0.0.1:7") }},
+	} {
+		b.Run(row.name, func(b *testing.B) {
+			for range b.N {
+				c, err := row.dial()
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := line(c, ""); err != nil {
+					b.Fatal(err)
+				}
+				c.Close()
+			}
+		})
+	}
+}
+
+// What a session waits for its network, and what the relay then takes.
+func BenchmarkOpen(b *testing.B) {
+	for b.Loop() {
+		x := open(b, full)
+		b.ReportMetric(float64(rss(b, x.relay.os.Pid)>>10), "relay-KiB")
+		x.Close()
+	}
+}
+
+func BenchmarkEvidence(b *testing.B) {
+	x := open(b, full)
+	for b.Loop() {
+		if _, err := x.Evidence(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

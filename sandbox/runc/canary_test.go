@@ -1,0 +1,94 @@
+package runc
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// killRelay kills the relay of a session: what is in init's group and not init.
+func killRelay(t *testing.T, s *session) {
+	t.Helper()
+	data, err := os.ReadFile(s.groups.Paths()[""] + "/init/cgroup.procs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := 0
+	for pid := range strings.FieldsSeq(string(data)) {
+		if n, _ := strconv.Atoi(pid); n != s.box.pid {
+			if err := unix.Kill(n, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			killed++
+		}
+	}
+	if killed != 1 {
+		t.Fatalf("%d relays", killed)
+	}
+}
+
+// TestCanaries tries from inside what must fail, and says how each ended; nothing of it is left (T037).
+func TestCanaries(t *testing.T) {
+	r := newRunner(t)
+	before := residueOf(t, r)
+	for _, network := range []string{"none", "egress"} {
+		for _, profile := range []string{"default", "strict"} {
+			t.Run(network+" "+profile, func(t *testing.T) {
+				spec := proofSpec(t, r)
+				r.options.Ceiling.Networks = []string{network}
+				spec.Network.Mode = network
+				spec.Seccomp, spec.Verify = profile, "canary"
+				e := open(t, r, spec)
+				if len(e.Canaries) < 20 {
+					t.Errorf("%+v", e.Canaries)
+				}
+				for _, c := range e.Canaries {
+					if c.Want == "" || c.Got != c.Want {
+						t.Errorf("%+v", c)
+					}
+				}
+				if o := shell(t, r, spec.Session, "echo on"); o.stdout != "on\n" || len(o.Denials)+len(o.Hits) != 0 {
+					t.Errorf("%+v", o)
+				}
+				closeSession(t, r, spec.Session)
+			})
+		}
+	}
+	before.mustLeaveNothing(t, r)
+}
+
+// TestCanaryMeddled lets one thing be otherwise than what canaries are told: the session is refused. These are
+// their negative controls: each would pass for what it is not.
+func TestCanaryMeddled(t *testing.T) {
+	r := newRunner(t)
+	for _, c := range []struct {
+		name, word string
+		change     func(o *opening)
+	}{
+		{"a writable place", "canary write /", func(o *opening) {
+			for i := range o.files.attach {
+				o.files.attach[i].readOnly = true
+			}
+		}},
+		{"a place that is not masked", "read /usr", func(o *opening) { o.config.Linux.MaskedPaths = append(o.config.Linux.MaskedPaths, "/usr") }},
+		{"more processes", "fork past the ceiling", func(o *opening) { o.spec.Limits.PIDs /= 2 }},
+		{"another profile", "canary", func(o *opening) { o.spec.Seccomp = "strict" }},
+		{"no Landlock", "make a", func(o *opening) { o.landlock = 0 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			spec := proofSpec(t, r)
+			spec.Verify = "canary"
+			r.meddle = func(step string, o *opening) error {
+				if step == "evidence" {
+					c.change(o)
+				}
+				return nil
+			}
+			defer func() { r.meddle = nil }()
+			unproved(t, r, spec, c.word)
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package runc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
+// TestOverlay has a session write over a directory of root's and of another user's. The directory is as it was until
+// the commit, and what is committed is the caller's (R012). Set-id bits and file capabilities of the directory are worth
+// nothing inside, and do not come back (T025).
+func TestOverlay(t *testing.T) {
+	r := newRunner(t)
+	for _, caller := range []sandbox.Caller{{}, {UID: 1001, GID: 1001}} {
+		t.Run(fmt.Sprint(caller.UID), func(t *testing.T) {
+			before := residueOf(t, r)
+			uid := int(caller.UID)
+			dir := mkdir(t, filepath.Join(sharedDir(t), "work"), 0o755, uid)
+			write(t, filepath.Join(dir, "mine"), "mine", 0o600, uid)
+			write(t, filepath.Join(dir, "theirs"), "theirs", 0o644, 4242)
+			write(t, filepath.Join(dir, "gone"), "", 0o644, uid)
+			write(t, filepath.Join(dir, "secret"), "secret", 0o600, 4242)
+			id, err := os.ReadFile("/usr/bin/id")
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "id"), string(id), 0o755, uid)
+			raise := filepath.Join(dir, "id")
+			// cap_setuid+ep, version 2
+			if err := errors.Join(os.Chmod(raise, os.ModeSetuid|0o755), unix.Setxattr(raise, "security.capability", []byte("\x01\x00\x00\x02\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 0)); err != nil {
+				t.Fatal(err)
+			}
+			spec := hostSpec("over")
+			spec.Caller, spec.Workdir = caller, "/work"
+			spec.Mounts = []sandbox.Mount{{Source: source(t, r, caller, dir), Target: "/work", Overlay: &sandbox.Overlay{Bytes: 4 << 20, Inodes: 100}, Protected: []string{".git/config"}}}
+			e := open(t, r, spec)
+			defer func() {
+				closeSession(t, r, "over")
+				before.mustLeaveNothing(t, r)
+			}()
+			for _, line := range []string{"/work overlay rw,nosuid,nodev,relatime", "/work/.git overlay ro,nosuid,nodev,relatime"} {
+				if !slices.Contains(e.Mounts, line) {
+					t.Errorf("%q is not in %q", line, e.Mounts)
+				}
+			}
+			o := shell(t, r, "over", `cd /work
+				echo new > file; echo more >> mine; mkdir sub; touch sub/x; rm -f gone theirs; ln -s /etc/passwd link
+				stat -c "%u:%g %n" . mine file sub secret
+				cat secret; chmod 644 secret; echo x >> secret; ./id -u; grep NoNewPrivs /proc/self/status; touch id; mkdir .git/x; echo x > .git; mv .git git`)
+			contains(t, "stdout", o.stdout, "1000:1000 .\n", "1000:1000 mine", "1000:1000 file", "1000:1000 sub", "65534:65534 secret", "\n1000\n", "NoNewPrivs:\t1")
+			contains(t, "stderr", o.stderr, "remove 'theirs'", "secret: Permission denied", "changing permissions of 'secret'", "'.git/x': Read-only file system", ".git: Is a directory", "'.git' to 'git'")
+			if _, err := os.Lstat(filepath.Join(dir, "file")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the host has it before the commit: %v", err)
+			}
+			ctx := context.Background()
+			changes, more, err := r.Changes(ctx, "over", "", "", 100)
+			var told []string
+			for _, c := range changes {
+				told = append(told, c.Kind+" "+c.Path)
+			}
+			want := []string{"added file", "deleted gone", "modified id", "added link", "modified mine", "added sub", "added sub/x"}
+			if uid != 0 { // a capability of a root that does not exist inside: the kernel does not copy the file
+				want = slices.Delete(want, 2, 3)
+			}
+			if err != nil || more || !slices.Equal(told, want) {
+				t.Errorf("changes %q %v %v", told, more, err)
+			}
+			c, err := r.Commit(ctx, "over", "/work", nil)
+			if err != nil || c.Applied != int64(len(want)) {
+				t.Errorf("commit %+v %v", c, err)
+			}
+			for _, name := range []string{"file", "mine", "sub", "sub/x", "link"} {
+				var st unixStat
+				if err := st.of(filepath.Join(dir, name)); err != nil {
+					t.Fatal(err)
+				}
+				if st.Uid != caller.UID || st.Gid != caller.GID || st.Mode&0o7000 != 0 {
+					t.Errorf("%s outside: %d:%d mode %o", name, st.Uid, st.Gid, st.Mode)
+				}
+			}
+			_, err = unix.Getxattr(raise, "security.capability", nil)
+			if st := new(unixStat); uid == 0 && (st.of(raise) != nil || st.Mode&0o7000 != 0 || !errors.Is(err, unix.ENODATA)) {
+				t.Errorf("what was committed has mode %o, its capabilities %v", st.Mode, err)
+			}
+			if data, err := os.ReadFile(filepath.Join(dir, "mine")); err != nil || string(data) != "minemore\n" {
+				t.Errorf("mine is %q %v", data, err)
+			}
+
+			o = shell(t, r, "over", `cat /dev/zero > /work/zero`)
+			if len(o.Hits) != 1 || o.Hits[0].Ceiling != sandbox.HitDiskBytes || o.Hits[0].Object != "/work" {
+				t.Errorf("hits %+v, %s", o.Hits, o.stderr)
+			}
+			if err := r.Discard(ctx, "over", "/work"); err != nil {
+				t.Fatal(err)
+			}
+			o = shell(t, r, "over", `cd /work; cat mine; ls -A; echo x > after && mkdir d && mv after d && echo written; echo x > .git/config`)
+			contains(t, "stdout", o.stdout, "minemore\n", ".git\n", "file\n", "written\n")
+			contains(t, "stderr", o.stderr, ".git/config: Read-only file system")
+			if strings.Contains(o.stdout, "zero") || len(o.Hits) != 0 {
+				t.Errorf("not empty: %s %+v", o.stdout, o.Hits)
+			}
+			if _, _, err := r.Changes(ctx, "over", "/tmp", "", 1); codeOf(err) != sandbox.CodeNoOverlay {
+				t.Errorf("changes of /tmp: %v", err)
+			}
+		})
+	}
+}
+
+// TestCommitSource commits to what is no longer the directory that was judged, or no longer the caller's to write.
+func TestCommitSource(t *testing.T) {
+	r := newRunner(t)
+	caller := sandbox.Caller{UID: 1001, GID: 1001}
+	shared := mkdir(t, filepath.Join(sharedDir(t), "of"), 0o755, 1001)
+	dir := mkdir(t, filepath.Join(shared, "work"), 0o755, 1001)
+	spec := hostSpec("src")
+	spec.Caller = caller
+	spec.Mounts = []sandbox.Mount{{Source: source(t, r, caller, dir), Target: "/work", Overlay: &sandbox.Overlay{Bytes: 1 << 20, Inodes: 100}}}
+	open(t, r, spec)
+	defer closeSession(t, r, "src")
+	shell(t, r, "src", "echo x > /work/x")
+	if err := errors.Join(os.Rename(dir, dir+".old"), os.Mkdir(dir, 0o755), os.Chown(dir, 1001, 1001)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit(context.Background(), "src", "", nil); codeOf(err) != sandbox.CodeSourceChanged {
+		t.Errorf("another directory: %v", err)
+	}
+	if err := errors.Join(os.Remove(dir), os.Rename(dir+".old", dir), os.Chown(dir, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit(context.Background(), "src", "", nil); codeOf(err) != sandbox.CodeMountSource {
+		t.Errorf("root's directory: %v", err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 0 {
+		t.Errorf("there is %v %v", names, err)
+	}
+}
+
+// TestProtected has a session, its identity and root inside, try to change what is protected in a directory that it shares with
+// the host (T016, T144). The rest of the attempts are in sandbox/workspace, without a session around them.
+func TestProtected(t *testing.T) {
+	r := newRunner(t)
+	r.options.Ceiling.UIDs = [2]uint32{0, 65534}
+	caller := sandbox.Caller{UID: 1001, GID: 1001}
+	for _, uid := range []uint32{1000, 0} {
+		for _, protected := range []bool{true, false} {
+			before := residueOf(t, r)
+			dir := mkdir(t, filepath.Join(sharedDir(t), "repo"), 0o755, 1001)
+			for _, d := range []string{".git", ".git/hooks", ".git/objects"} {
+				mkdir(t, filepath.Join(dir, d), 0o755, 1001)
+			}
+			write(t, filepath.Join(dir, ".git/config"), "[core]\n", 0o644, 1001)
+			write(t, filepath.Join(dir, ".git/index"), "i", 0o644, 1001)
+			spec := hostSpec("prot")
+			spec.Caller, spec.Identity, spec.Workdir = caller, sandbox.Identity{UID: uid, GID: uid}, "/work"
+			spec.Mounts = []sandbox.Mount{{Source: source(t, r, caller, dir), Target: "/work"}}
+			if protected {
+				spec.Mounts[0].Protected = []string{".git/config", ".git/hooks", ".mcp.json", ".claude/settings.json"}
+			}
+			e := open(t, r, spec)
+			try := func(script string) bool {
+				return shell(t, r, "prot", "cd /work && { "+script+"; } 2>/dev/null").ExitCode == 0
+			}
+			for _, script := range []string{
+				"echo x >> .git/config", "chmod 777 .git/config", "touch .git/hooks/pre-commit", "echo > new && mv -T new .git/config", "ln .git/config other",
+				"echo > .mcp.json", "mkdir -p .claude && echo > .claude/settings.json", "rm -f .mcp.json; ln -s new .mcp.json", "mv .git/hooks hooks", "mv .git git",
+			} {
+				if try(script) == protected {
+					t.Errorf("uid %d, protected %v: %s", uid, protected, script)
+				}
+			}
+			if protected { // and the host writes as git does
+				write(t, filepath.Join(dir, ".git/config.lock"), "[core]\n", 0o644, 1001)
+				if err := os.Rename(filepath.Join(dir, ".git/config.lock"), filepath.Join(dir, ".git/config")); err != nil {
+					t.Fatal(err)
+				}
+				if try("echo x >> .git/config") {
+					t.Errorf("uid %d: written, once the host had", uid)
+				}
+				if !try("echo i2 > .git/index.lock && mv .git/index.lock .git/index && mkdir .git/objects/ab && echo > code") {
+					t.Error("what is not protected cannot be done")
+				}
+				for target, flags := range map[string]string{"/work/.git": "rw", "/work/.git/config": "ro", "/work/.git/hooks": "ro", "/work/.mcp.json": "ro", "/work/.claude": "ro"} {
+					if !slices.ContainsFunc(e.Mounts, func(m string) bool {
+						return strings.HasPrefix(m, target+" ") && strings.Contains(m, " "+flags+",nosuid,nodev")
+					}) {
+						t.Errorf("no %s %s in %q", target, flags, e.Mounts)
+					}
+				}
+			}
+			closeSession(t, r, "prot")
+			if protected {
+				for _, name := range []string{".mcp.json", ".claude"} {
+					if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
+						t.Errorf("%s is left: %v", name, err)
+					}
+				}
+				if data, err := os.ReadFile(filepath.Join(dir, ".git/config")); err != nil || string(data) != "[core]\n" {
+					t.Errorf("config is %q %v", data, err)
+				}
+			}
+			before.mustLeaveNothing(t, r)
+		}
+	}
+}

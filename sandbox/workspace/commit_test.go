@@ -1,0 +1,149 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// commitEnv has the test binary commit to the directory that it names, for as long as it lives.
+const commitEnv = "STOCKADE_WORKSPACE_COMMIT"
+
+const (
+	killedFiles = 20
+	killedSize  = 300_000
+)
+
+// commitForever writes every file anew, and commits, over and over.
+func commitForever(dir string) {
+	t := new(testing.T)
+	b := newBox(t, dir, nil)
+	fmt.Println("ready")
+	for round := byte('a'); ; round = 'a' + (round-'a'+1)%26 {
+		err := inside(b.Tree, func(at func(string) string) error {
+			for i := range killedFiles {
+				if err := os.WriteFile(at(fmt.Sprint("dir/", i)), bytes.Repeat([]byte{round}, killedSize), 0o644); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err == nil {
+			_, err = b.Commit(context.Background(), owner.caller(), b.source, nil)
+		}
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+}
+
+// A commit that is killed, wherever that falls, leaves every file as it was or as it was to be.
+func TestCommitKilled(t *testing.T) {
+	files := map[string]string{}
+	for i := range killedFiles {
+		files[fmt.Sprint("dir/", i)] = strings.Repeat("A", killedSize)
+	}
+	dir := sourceDir(t, files)
+	temporaries := 0
+	for range max(10, rounds(t)/50) {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), commitEnv+"="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ready := make([]byte, 5)
+		if _, err := out.Read(ready); err != nil || string(ready) != "ready" {
+			t.Fatalf("%q %v", ready, err)
+		}
+		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // killed
+		names, err := os.ReadDir(filepath.Join(dir, "dir"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := 0
+		for _, name := range names {
+			at := filepath.Join(dir, "dir", name.Name())
+			if strings.HasPrefix(name.Name(), ".stockade-") {
+				temporaries++
+				if err := os.Remove(at); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			data, err := os.ReadFile(at)
+			if err != nil || len(data) != killedSize || bytes.Count(data, data[:1]) != killedSize {
+				t.Fatalf("%s: %d bytes, %v", at, len(data), err)
+			}
+			whole++
+		}
+		if whole != killedFiles {
+			t.Fatalf("%d files, not %d", whole, killedFiles)
+		}
+	}
+	t.Logf("%d temporary files were left", temporaries)
+}
+
+// A caller that gives up stops a commit between two changes.
+func TestCommitCanceled(t *testing.T) {
+	dir := sourceDir(t, sample)
+	b := newBox(t, dir, nil)
+	b.act(t, change)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	before := content(t, dir)
+	if c, err := b.Commit(ctx, owner.caller(), b.source, nil); !errors.Is(err, context.Canceled) || c.Applied != 0 {
+		t.Errorf("%+v %v", c, err)
+	}
+	equal(t, "the host's directory", content(t, dir), before)
+}
+
+// T058: a program that has just been committed can be executed at once, while this process starts others.
+func TestCommitExecute(t *testing.T) {
+	program, err := os.ReadFile("/bin/true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := sourceDir(t, nil)
+	b := newBox(t, dir, nil)
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-end:
+				return
+			default:
+				_ = exec.Command("/bin/true").Run()
+			}
+		}
+	}()
+	defer func() { close(end); <-ended }()
+	for i := range rounds(t) / 5 {
+		b.act(t, func(at func(string) string) error {
+			return must(os.WriteFile(at("tool"), append(program, byte(i)), 0o755), unix.Chmod(at("tool"), 0o755))
+		})
+		b.commit(t)
+		if err := exec.Command(filepath.Join(dir, "tool")).Run(); err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+	}
+}
