@@ -15,7 +15,7 @@ var processThreats = []threat{
 	{id: "T053", what: "keyrings are shared", try: keyrings},
 	{id: "T054", what: "priorities are raised", try: priorities},
 	{id: "T055", what: "clocks are changed", try: clocks},
-	{id: "T056", what: "arguments change while a call is judged", shown: "sandbox/notify TestJudgesNumbersOnly"},
+	{id: "T056", what: "arguments change while a call is judged", shown: "sandbox/notify TestJudge"},
 	{id: "T057", what: "a loader runs what may not be executed", try: loaders},
 	{id: "T058", what: "a program is copied in and executed at once", try: copyAndExecute},
 }
