@@ -65,7 +65,6 @@ type opening struct {
 	config   *specs.Spec // of the container
 	become   guest.Setup // of init
 	landlock int         // ABI that init has taken
-	devices  string      // what holds them
 	socket   *os.File    // our end of init's
 	enforced sandbox.Enforced
 }
@@ -285,8 +284,7 @@ func (o *opening) join() error {
 	if err := s.groups.JoinInit(s.box.pid); err != nil {
 		return err
 	}
-	var err error
-	o.devices, err = s.groups.Devices(rules(oci.Devices))
+	_, err := s.groups.Devices(rules(oci.Devices))
 	return err
 }
 
@@ -348,7 +346,7 @@ func (o *opening) evidence() (err error) {
 	if o.enforced, err = p.run(); err != nil {
 		return err
 	}
-	o.enforced.Cgroup, o.enforced.Devices = o.r.tree.Layout(), o.devices
+	o.enforced.Cgroup = o.r.tree.Layout()
 	o.enforced.Inputs, err = o.inputs.wait()
 	return err
 }
