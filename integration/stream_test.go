@@ -75,7 +75,7 @@ func (r *reader) take(e api.Event) error {
 // TestStreams has many commands write at once, and readers of every kind: who keeps up, who comes far
 // behind, who goes away and comes back with his cursor or his last event, and who stops and never
 // reads on. Each of those who read gets every byte once, at its place; who stops keeps neither the command
-// nor anybody else waiting; and the daemon does not grow (R141 to R150, C13, C23).
+// nor anybody else waiting; and the daemon does not grow (T069, R141 to R150, C13, C23).
 func TestStreams(t *testing.T) {
 	var args []string
 	if streamBytes > 64<<20 {

@@ -69,6 +69,20 @@ func TestCeilingCheck(t *testing.T) {
 		{"a sum that overflows", "scratch", nil, func(s *sandbox.Spec) {
 			s.Scratch = []sandbox.Scratch{{Bytes: 1<<63 - 1}, {Bytes: 1<<63 - 1}}
 		}},
+		{"scratch and overlays are one sum", "scratch", func(c *sandbox.Ceiling) { c.ScratchBytes = 1 << 20 }, func(s *sandbox.Spec) {
+			s.Mounts[0].Overlay = &sandbox.Overlay{Bytes: 1, Inodes: 1}
+		}},
+		{"an overlay where only ro", "mounted rw", nil, func(s *sandbox.Spec) {
+			s.Mounts[0].Source.Resolved, s.Mounts[0].Overlay = "/srv/in/x", &sandbox.Overlay{Bytes: 1, Inodes: 1}
+		}},
+		{"cpu time", "cpu time", func(c *sandbox.Ceiling) { c.CPUTimeNS = 1 }, func(s *sandbox.Spec) { s.Limits.CPUTime = 2 }},
+		{"a network that is allowed", "", nil, func(s *sandbox.Spec) { s.Network = egress("192.0.2.0/24") }},
+		{"the host's loopback", "never reached", nil, func(s *sandbox.Spec) { s.Network = egress("127.0.0.1/32") }},
+		{"the provider's metadata", "never reached", nil, func(s *sandbox.Spec) { s.Network = egress("169.254.169.254/32") }},
+		{"link-local addresses of IPv6", "never reached", nil, func(s *sandbox.Spec) { s.Network = egress("fe80::/64") }},
+		{"a twin of the loopback", "", nil, func(s *sandbox.Spec) { s.Network = egress("128.0.0.0/8") }},
+		{"all addresses, of which the relay leaves out what is denied", "", nil, func(s *sandbox.Spec) { s.Network = egress("0.0.0.0/0") }},
+		{"nothing denied", "", func(c *sandbox.Ceiling) { c.NetworkDenied = nil }, func(s *sandbox.Spec) { s.Network = egress("127.0.0.0/8") }},
 		{"mounts", "mounts", func(c *sandbox.Ceiling) { c.Mounts = 1 }, func(s *sandbox.Spec) { s.Mounts = append(s.Mounts, s.Mounts[0]) }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -91,6 +105,10 @@ func TestCeilingCheck(t *testing.T) {
 	}
 }
 
+func egress(cidr string) sandbox.Network {
+	return sandbox.Network{Mode: "egress", Allow: []sandbox.Destination{{CIDR: cidr}}}
+}
+
 // C19: a member that is left out keeps its default, 0 and null lift a bound, [] allows
 // nothing; whatever the operator cannot have meant is refused.
 func TestDecodeCeiling(t *testing.T) {
@@ -108,6 +126,7 @@ func TestDecodeCeiling(t *testing.T) {
 		``, `[]`, `{} {}`, `{"unknown": 1}`, `{"memory_bytes": 1, "memory_bytes": 2}`, `{"Memory_Bytes": 1}`, `{"memory_bytes": "1"}`,
 		`{"memory_bytes": 1.5}`, `{"memory_bytes": -1}`, `{"idle_ns": -1}`, `{"executions_per_principal": -1}`, `{"mount_roots": ["home"]}`, `{"mount_denied": ["/a/"]}`, `{"read_write": ["/a/../b"]}`,
 		`{"roots": ["image"]}`, `{"capabilities": ["CAP_SYS_ADMIN"]}`, `{"capabilities": ["NET_RAW"]}`, `{"uids": [5, 4]}`, `{"uids": [1, 65535]}`, `{"uids": [1]}`,
+		`{"network_denied": ["10.0.0.1/8"]}`, `{"network_denied": ["example.org"]}`, `{"cpu_time_ns": -1}`,
 	} {
 		if _, err := sandbox.DecodeCeiling(strings.NewReader(bad)); err == nil {
 			t.Errorf("%s: accepted", bad)

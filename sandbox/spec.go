@@ -129,7 +129,7 @@ type Destination struct {
 type Limits struct {
 	MemoryBytes int64 // swap is 0
 	CPUMillis   int64 // thousandths of one CPU
-	PIDs        int64 // of executions; the group's own limit is this and InitPIDs
+	PIDs        int64 // of executions; the session's own limit is this and InitPIDs
 	Files       int64 // RLIMIT_NOFILE
 
 	CPUWeight        int64         // 1 to 10,000 as cpu.weight has it; the kernel's default is 100
@@ -146,8 +146,8 @@ type ExecLimits struct {
 	CPUTime     time.Duration // of its whole tree
 }
 
-// InitPIDs is the allowance for init's own threads on top of Limits.PIDs.
-const InitPIDs = 16
+// InitPIDs is the allowance on top of Limits.PIDs for what is ours in a session: the threads of init, and of a relay.
+const InitPIDs = 48
 
 // Exec is one command to be run in a session.
 type Exec struct {

@@ -92,6 +92,36 @@ func TestSpecValidate(t *testing.T) {
 		{"no cpu", "limit cpu", func(s *sandbox.Spec) { s.Limits.CPUMillis = 0 }},
 		{"no pids", "limit pids", func(s *sandbox.Spec) { s.Limits.PIDs = 0 }},
 		{"no files", "limit files", func(s *sandbox.Spec) { s.Limits.Files = 0 }},
+		{"an overlay that is read-only", "overlay", func(s *sandbox.Spec) {
+			s.Mounts[0].Overlay, s.Mounts[0].ReadOnly = &sandbox.Overlay{Bytes: 1, Inodes: 1}, true
+		}},
+		{"an overlay over a file", "overlay", func(s *sandbox.Spec) {
+			s.Mounts[0].Overlay, s.Mounts[0].Source.Kind = &sandbox.Overlay{Bytes: 1, Inodes: 1}, "file"
+		}},
+		{"an overlay without bytes", "bytes", func(s *sandbox.Spec) { s.Mounts[0].Overlay = &sandbox.Overlay{Inodes: 1} }},
+		{"an overlay without inodes", "inodes", func(s *sandbox.Spec) { s.Mounts[0].Overlay = &sandbox.Overlay{Bytes: 1} }},
+		{"protected in what is read-only", "protected", func(s *sandbox.Spec) { s.Mounts[0].ReadOnly, s.Mounts[0].Protected = true, []string{"a"} }},
+		{"protected below a file", "protected", func(s *sandbox.Spec) { s.Mounts[0].Source.Kind, s.Mounts[0].Protected = "file", []string{"a"} }},
+		{"protected outside", "protected", func(s *sandbox.Spec) { s.Mounts[0].Protected = []string{"../a"} }},
+		{"protected by an absolute path", "protected", func(s *sandbox.Spec) { s.Mounts[0].Protected = []string{"/a"} }},
+		{"the whole mount protected", "protected", func(s *sandbox.Spec) { s.Mounts[0].Protected = []string{""} }},
+		{"protected with a newline", "protected", func(s *sandbox.Spec) { s.Mounts[0].Protected = []string{"a\nb"} }},
+		{"too many protected", "protected", func(s *sandbox.Spec) { s.Mounts[0].Protected = make([]string, 65) }},
+		{"destinations of no network", "destinations", func(s *sandbox.Spec) { s.Network.Allow = []sandbox.Destination{{Name: "a.org"}} }},
+		{"a destination in upper case", "DNS name", func(s *sandbox.Spec) {
+			s.Network = sandbox.Network{Mode: "egress", Allow: []sandbox.Destination{{Name: "A.org"}}}
+		}},
+		{"a destination that is an address", "DNS name", func(s *sandbox.Spec) {
+			s.Network = sandbox.Network{Mode: "egress", Allow: []sandbox.Destination{{Name: "10.0.0.1"}}}
+		}},
+		{"too many destinations", "destinations", func(s *sandbox.Spec) {
+			s.Network = sandbox.Network{Mode: "egress", Allow: make([]sandbox.Destination, 1025)}
+		}},
+		{"a wall that cannot be left out", "done without", func(s *sandbox.Spec) { s.Degraded = []string{"seccomp filter"} }},
+		{"proof of another kind", "verify", func(s *sandbox.Spec) { s.Verify = "all" }},
+		{"a weight beyond the kernel's", "cpu weight", func(s *sandbox.Spec) { s.Limits.CPUWeight = 10_001 }},
+		{"negative cpu time", "cpu time", func(s *sandbox.Spec) { s.Limits.CPUTime = -1 }},
+		{"negative io", "io", func(s *sandbox.Spec) { s.Limits.IOBytesPerSecond = -1 }},
 		{"too much kept", "keep", func(s *sandbox.Spec) { s.Keep = make([]byte, 4<<20+1) }},
 		{"too many attached", "more than", func(s *sandbox.Spec) { s.Mounts = make([]sandbox.Mount, 1025) }},
 	} {
@@ -132,6 +162,10 @@ func TestExecValidate(t *testing.T) {
 		}},
 		{"too many empty arguments", "more than", func(e *sandbox.Exec) { e.Argv = append(e.Argv, make([]string, 1<<18)...) }},
 		{"relative cwd", "cwd", func(e *sandbox.Exec) { e.Cwd = "x" }},
+		{"less memory than a process needs", "limit memory", func(e *sandbox.Exec) { e.Limits.MemoryBytes = 1 }},
+		{"negative pids", "limit pids", func(e *sandbox.Exec) { e.Limits.PIDs = -1 }},
+		{"negative cpu time", "limit cpu time", func(e *sandbox.Exec) { e.Limits.CPUTime = -1 }},
+		{"fewer files than a process needs", "limit files", func(e *sandbox.Exec) { e.Limits.Files = 3 }},
 		{"cwd through a magic link", "below /proc", func(e *sandbox.Exec) { e.Cwd = "/proc/self/cwd" }},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -122,6 +122,9 @@ func (s *Supervisor) endSession(ses *session, why ending, grace time.Duration) {
 	for _, x := range live {
 		x.stop(why.cause, grace, s.now())
 	}
+	// A commit has the same grace: its receipt says how far it came.
+	late := time.AfterFunc(grace, ses.interrupt)
+	defer late.Stop()
 	if !first {
 		if ses.visible() {
 			<-ses.closed

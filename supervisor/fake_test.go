@@ -42,11 +42,12 @@ type fake struct {
 	calls    []string
 	specs    map[string]sandbox.Spec
 	execs    map[string]*process
-	frozen   map[string]bool            // sessions
-	changes  []sandbox.Change           // of every overlay, until it is discarded
-	spaceErr error                      // of the next Commit
-	networks map[string]sandbox.Network // by session, once narrowed
-	load     sandbox.Load               // of every session
+	frozen   map[string]bool             // sessions
+	changes  []sandbox.Change            // of every overlay, until it is discarded
+	slowly   func(context.Context) error // a part of each Commit
+	spaceErr error                       // of the next Commit
+	networks map[string]sandbox.Network  // by session, once narrowed
+	load     sandbox.Load                // of every session
 	closings int
 }
 
@@ -584,8 +585,13 @@ func (f *fake) Changes(_ context.Context, _, target, after string, limit int) ([
 	return page, false, nil
 }
 
-func (f *fake) Commit(_ context.Context, _, target string, paths []string) (sandbox.Committed, error) {
+func (f *fake) Commit(ctx context.Context, _, target string, paths []string) (sandbox.Committed, error) {
 	f.note("commit " + target)
+	if f.slowly != nil {
+		if err := f.slowly(ctx); err != nil {
+			return sandbox.Committed{}, err
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.spaceErr != nil {

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"fmt"
 	"maps"
@@ -57,6 +58,7 @@ type session struct {
 	timer      *time.Timer
 	idle       idleClock
 	load       loadWatch
+	cut        context.CancelFunc // of what is done to an overlay; nil when nothing is
 
 	freezing  sync.Mutex   // held while all of it is frozen or thawed
 	narrowing sync.Mutex   // held while a part of its network is taken away

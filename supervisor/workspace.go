@@ -108,8 +108,10 @@ func (s *Supervisor) withSpace(ctx context.Context, c *call, do func(context.Con
 	fault := ses.usable(s.now())
 	if fault == nil {
 		ctx, cancel := context.WithTimeout(ctx, commitLimit)
-		defer cancel()
+		ses.interruptible(cancel)
 		fault = do(ctx, r)
+		ses.interruptible(nil)
+		cancel()
 	}
 	if fault != nil {
 		r.Status, r.ErrorCode = cmp.Or(r.Status, "error"), fault.Code
@@ -130,6 +132,9 @@ func actCommit(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.E
 		case errors.Is(err, context.DeadlineExceeded):
 			r.Status = "partial" // for all that we know
 			return api.Errorf(api.CodeRunnerFailed, "the commit was not done within %v; a part of it may be", commitLimit)
+		case errors.Is(err, context.Canceled):
+			r.Status = "partial"
+			return api.Errorf(api.CodeSessionClosed, "the session ended during the commit; a part of it may be done")
 		}
 		fault := spaceError(err)
 		r.Status = "error"
@@ -159,10 +164,12 @@ func actDiscard(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.
 			return api.Errorf(api.CodeExecActive, "session %s has %d live executions, which may have files of the overlay open; cancel them first", c.session.id, live)
 		}
 		err := s.launcher.Discard(ctx, c.session.id, r.GuestPath)
-		if errors.Is(err, context.DeadlineExceeded) {
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
 			return api.Errorf(api.CodeRunnerFailed, "the overlay was not emptied within %v", commitLimit)
-		}
-		if err != nil {
+		case errors.Is(err, context.Canceled):
+			return api.Errorf(api.CodeSessionClosed, "the session ended, and its overlays with it")
+		case err != nil:
 			return spaceError(err)
 		}
 		r.Status = "discarded"
@@ -176,6 +183,24 @@ func spaceError(err error) *api.Error {
 		return api.Errorf(api.CodeRunnerUnavailable, "the runner was lost on the way; what became of the overlay is unknown")
 	}
 	return runnerError(err)
+}
+
+// interruptible says how what is done to an overlay is cut short; nil is when nothing is.
+func (s *session) interruptible(cancel context.CancelFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut = cancel; cancel != nil && s.state != stateReady {
+		cancel() // the end has begun since it was looked at
+	}
+}
+
+// interrupt cuts short what is done to an overlay of a session that ends.
+func (s *session) interrupt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut != nil {
+		s.cut()
+	}
 }
 
 // busy is how many executions live in the session, those that wait for their turn and those that left a process with their

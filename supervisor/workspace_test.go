@@ -197,6 +197,42 @@ func TestNothingStartsDuringACommit(t *testing.T) {
 	b.signal(id, "KILL")
 }
 
+// The end of a session gives a commit the grace that its commands have, and then cuts it short, which its receipt says.
+func TestEndCutsCommit(t *testing.T) {
+	b := start(t)
+	defer b.stop()
+	for _, row := range []struct {
+		grace   time.Duration
+		outcome api.Outcome
+	}{{time.Minute, api.OutcomeOK}, {0, api.OutcomeFaulted}} {
+		id := b.session(withOverlay("/work"))
+		committing, done := make(chan struct{}), make(chan struct{})
+		b.fake.slowly = func(ctx context.Context) error {
+			close(committing)
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-done:
+				return nil
+			}
+		}
+		var all sync.WaitGroup
+		all.Go(func() {
+			r := b.space(api.OpWorkspaceCommit, api.Workspace{SessionID: id})
+			if r.Outcome != row.outcome || r.Outcome == api.OutcomeFaulted && (r.ErrorCode != api.CodeSessionClosed || r.Payload.Space.Status != "partial") {
+				t.Errorf("grace %v: %s %s %+v", row.grace, r.Outcome, r.ErrorMessage, r.Payload.Space)
+			}
+		})
+		<-committing
+		all.Go(func() { b.signal(id, "TERM", row.grace) })
+		if row.outcome == api.OutcomeOK {
+			b.waitFor(func() bool { return b.inFlight() == 2 })
+			close(done)
+		}
+		all.Wait()
+	}
+}
+
 // running waits until the launcher has an execution.
 func (b *bench) running(exec string) {
 	b.t.Helper()

@@ -71,7 +71,10 @@ func denialText(d api.Denial) string {
 			words = append(words, word)
 		}
 	}
-	text := fmt.Sprintf("%s (%s)", strings.Join(words, "  "), d.Errno)
+	text := strings.Join(words, "  ")
+	if d.Errno != "" { // a question to DNS is answered
+		text += " (" + d.Errno + ")"
+	}
 	if d.Count > 1 {
 		text += fmt.Sprintf(", %d times", d.Count)
 	}

@@ -23,7 +23,11 @@ func main() {
 	bin := flag.String("bin", "build/bin", "directory of the commands")
 	out := flag.String("json", "", "file to write the figures to")
 	n := flag.Int("n", 200, "how often each is done")
+	flood := flag.String("connect", "", "socket to flood with connections: what a bad neighbour is played by")
 	flag.Parse()
+	if *flood != "" {
+		connect(*flood)
+	}
 	if err := run(*bin, *out, *n); err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
@@ -42,6 +46,8 @@ type Figure struct {
 	Baseline  string  `json:"baseline,omitempty"` // name of another figure
 	Ratio     float64 `json:"ratio,omitempty"`    // of p50 to p50, or of MB/s
 	OfP99     bool    `json:"of_p99,omitempty"`   // the ratio is of p99 to the baseline's p50
+	P99s      bool    `json:"p99s,omitempty"`     // the ratio is of p99 to p99
+	Bytes     int64   `json:"bytes,omitempty"`
 	Skipped   string  `json:"skipped,omitempty"`
 }
 
@@ -66,6 +72,9 @@ func run(bin, out string, n int) error {
 	b := &bench{ctx: context.Background(), client: d.Client(), socket: d.Socket, dir: dir, n: n}
 	if err := b.all(); err != nil {
 		return fmt.Errorf("%w\n%s", err, d.Log())
+	}
+	if err := b.neighbours(d); err != nil {
+		return fmt.Errorf("neighbours: %w\n%s", err, d.Log())
 	}
 	if err := b.restart(bin); err != nil {
 		return fmt.Errorf("restart: %w", err)
@@ -104,6 +113,8 @@ func relate(figures []Figure) {
 		case !ok || base.Skipped != "" || f.Skipped != "":
 		case f.MBps > 0 && base.MBps > 0:
 			f.Ratio = f.MBps / base.MBps
+		case f.P99s:
+			f.Ratio = float64(f.P99NS) / float64(base.P99NS)
 		case f.OfP99:
 			f.Ratio = float64(f.P99NS) / float64(base.P50NS)
 		case base.P50NS > 0:
@@ -119,6 +130,8 @@ func print(w io.Writer, figures []Figure) error {
 		switch {
 		case f.Skipped != "":
 			fmt.Fprintf(tw, "%s\t-\t-\t-\t\tskipped: %s\n", f.Name, f.Skipped)
+		case f.Bytes > 0:
+			fmt.Fprintf(tw, "%s\t\t%d MiB\n", f.Name, f.Bytes>>20)
 		case f.PerSecond > 0:
 			fmt.Fprintf(tw, "%s\t\t%.0f/s\n", f.Name, f.PerSecond)
 		case f.MBps > 0:

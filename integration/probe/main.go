@@ -130,6 +130,40 @@ var attempts = map[string]attempt{
 	"ask":              ask,
 	"shm":              shm,
 
+	// Priorities and clocks.
+	"nice":            nice,
+	"realtime":        realtime,
+	"ioprio-realtime": ioprioRealtime,
+	"mbind":           mbind,
+	"clock-settime":   clockSettime,
+	"adjtime":         adjtime,
+
+	// What is used up.
+	"fork-bomb":    forkBomb,
+	"sleep":        sleep,
+	"thread-bomb":  threadBomb,
+	"memory-bomb":  memoryBomb,
+	"fill-shm":     fillShm,
+	"fill-memfd":   fillMemfd,
+	"fill-pipes":   fillPipes,
+	"fill-sockets": fillSockets,
+	"fill-epoll":   fillEpoll,
+	"fill-inotify": fillInotify,
+	"fill-eventfd": fillEventfd,
+	"fill-mq":      fillMQ,
+	"fill-inodes":  fillInodes,
+	"fill-ptys":    fillPTYs,
+	"pty":          pty,
+	"deep-tree":    deepTree,
+	"spin":         spin,
+
+	// Programs and groups.
+	"overwrite-exe":    overwriteExe,
+	"execute-memfd":    executeMemfd,
+	"fork-cgroups":     forkCgroups,
+	"own-cgroup":       ownCgroup,
+	"send-descriptors": sendDescriptors,
+
 	// What came in with us.
 	"descriptors": descriptors,
 	"environ":     environ,

@@ -60,7 +60,8 @@ documents that policy sees ({"principal": …, "grant": …} and {"exec_id": …
 		Example: `  stockade policy eval --request open.json
   stockade policy eval --policy my-policy --uid 1000 --request - < open.json
   stockade policy eval --op host.exec --session session.json --request exec.json --json
-  stockade policy eval --op host.process.cancel --session session.json --process process.json --request cancel.json`,
+  stockade policy eval --op host.process.cancel --session session.json --process process.json --request cancel.json
+  stockade policy eval --op host.workspace.commit --session session.json --request commit.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			engine, err := load(q.policy)

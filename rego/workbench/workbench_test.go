@@ -162,6 +162,33 @@ func TestEval(t *testing.T) {
 	}
 }
 
+// TestEvalIsolation shows an author what the parts of a request that isolate become, and what would help where they do not.
+func TestEvalIsolation(t *testing.T) {
+	known := write(t, "facts.json", facts)
+	eval := func(body string) (judged, string) {
+		t.Helper()
+		out, _ := run(t, Options{}, "eval", "--json", "--uid", "1000", "--request", write(t, "open.json", body), "--facts", known)
+		var got judged
+		if err := json.Unmarshal([]byte(out[:strings.LastIndex(out, "}")+1]), &got); err != nil {
+			t.Fatal(err, out)
+		}
+		return got, out
+	}
+	got, out := eval(`{"limits": {"disk_bytes": 100000000}, "verify": "canary", "target": {"local": {"network_mode": "egress",
+		"mounts": [{"host_path": "/srv/p", "guest_path": "/workspace", "mode": "overlay", "bytes": 50000000, "inodes": 1000}]}}}`)
+	if !got.Allow || got.Effective.Mounts[0].Bytes != 50000000 || len(got.Effective.Mounts[0].Protect) == 0 || got.Effective.Verify != "canary" || got.Effective.Ceilings.DiskBytes != 100000000 {
+		t.Errorf("%s", out)
+	}
+	got, out = eval(`{"limits": {"disk_bytes": 100000000}, "target": {"local": {"mounts": [{"host_path": "/srv/p", "guest_path": "/workspace", "mode": "rw"}]}}}`)
+	if got.Allow || !strings.Contains(out, "use overlay") {
+		t.Errorf("a disk that nothing bounds: %s", out)
+	}
+	got, out = eval(`{"target": {"local": {"network_mode": "egress", "egress": [{"name": "example.org", "ports": [443]}]}}}`)
+	if got.Allow || got.Reasons[0].Deny.Code != api.CodeDestination || len(got.Reasons[0].Remedies) == 0 {
+		t.Errorf("%s", out)
+	}
+}
+
 // TestEvalControl asks about every operation on an execution, by its canonical name and by an
 // alias of it.
 func TestEvalControl(t *testing.T) {
@@ -173,6 +200,11 @@ func TestEvalControl(t *testing.T) {
 	}{
 		{"host.session.pause", `{"session_id": "s"}`, 0},
 		{"host.session.resume", `{"session_id": "s"}`, 0},
+		{"host.session.narrow", `{"session_id": "s", "network": {"mode": "none"}}`, 0},
+		{"host.workspace.diff", `{"session_id": "s", "limit": 10}`, 0},
+		{"host.workspace.commit", `{"session_id": "s", "paths": ["a/b"]}`, 0},
+		{"host.workspace.commit", `{"session_id": "s", "paths": ["../b"]}`, 2},
+		{"host.workspace.discard", `{"session_id": "s"}`, 0},
 		{"host.process.input", `{"exec_id": "x", "data": {"inline_text": {"text": "y"}}}`, 0},
 		{"effect.close", `{"exec_id": "x"}`, 0},
 		{"host.process.signal", `{"exec_id": "x", "signal": "TERM"}`, 0},

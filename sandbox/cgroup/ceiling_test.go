@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -98,11 +99,11 @@ func TestFiles(t *testing.T) {
 	}
 	want := map[string][]string{
 		"v2": {
-			"memory memory.max 67108864", "memory memory.swap.max 0", "cpu cpu.max 150000 100000", "cpu cpu.weight 30", "pids pids.max 48", "pids x/pids.max 32",
+			"memory memory.max 67108864", "memory memory.swap.max 0", "cpu cpu.max 150000 100000", "cpu cpu.weight 30", "pids pids.max " + strconv.Itoa(32+sandbox.InitPIDs), "pids x/pids.max 32",
 		},
 		"hybrid": {
 			"memory memory.limit_in_bytes 67108864", "memory memory.memsw.limit_in_bytes 67108864", "cpu cpu.cfs_period_us 100000", "cpu cpu.cfs_quota_us 150000", "cpu cpu.shares 307",
-			"pids pids.max 48", "pids x/pids.max 33",
+			"pids pids.max " + strconv.Itoa(32+sandbox.InitPIDs), "pids x/pids.max 33",
 		},
 	}[tree.Layout()]
 	want = slices.DeleteFunc(want, func(w string) bool { // a kernel without swap accounting
@@ -241,9 +242,13 @@ func TestCPUCeiling(t *testing.T) {
 	if err := os.WriteFile(dir+file, []byte(free), 0); err != nil {
 		t.Fatal(err)
 	}
-	if r := rate(); r < 0.2 {
-		t.Errorf("without a ceiling %.2f processors: the machine is too busy to tell", r)
+	var most float64
+	for range 10 { // others' work takes its share
+		if most = max(most, rate()); most > 0.2 {
+			return
+		}
 	}
+	t.Errorf("without a ceiling %.2f processors: the machine is too busy to tell", most)
 }
 
 // R053: an execution's own ceilings hold it and nobody else, on every layout; they are read back, and go

@@ -27,37 +27,42 @@ func spinning(t *testing.T, millis int64) (*cgroup.Session, *cgroup.Leaf) {
 }
 
 // R053: processor time that is used up is told of once, and not long after: what is used beyond the limit is the least
-// time between two looks on each processor, and what a busy machine makes of it.
+// time between two looks on each processor, at the best of a few times, because a busy machine looks later.
 func TestClock(t *testing.T) {
 	s, leaf := spinning(t, 500)
-	const limit = 150 * time.Millisecond
-	const slack = 60 * time.Millisecond
-	var calls atomic.Int64
-	var over time.Duration
-	out := make(chan struct{})
-	c := leaf.Clock(limit, func() {
-		calls.Add(1)
+	const most = 50 * time.Millisecond
+	least := time.Hour
+	for range 5 {
 		used, err := leaf.CPUTime()
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
-		over = used - limit
-		close(out)
-	})
-	defer c.Stop()
-	session := make(chan struct{})
-	c2 := s.Clock(limit, func() { close(session) })
-	defer c2.Stop()
-	<-out
-	<-session
-	t.Logf("%v beyond %v", over, limit)
-	if over < 0 || over > slack {
-		t.Errorf("%v beyond %v", over, limit)
+		limit := used + 100*time.Millisecond
+		over := make(chan time.Duration, 2) // more than the one that there is to be
+		c := leaf.Clock(limit, func() {
+			used, err := leaf.CPUTime()
+			if err != nil {
+				t.Error(err)
+			}
+			over <- used - limit
+		})
+		session := make(chan struct{})
+		c2 := s.Clock(limit, func() { close(session) }) // twice would panic
+		beyond := <-over
+		<-session
+		time.Sleep(50 * time.Millisecond)
+		c.Stop()
+		c2.Stop()
+		t.Logf("%v beyond", beyond)
+		if beyond < 0 || len(over) > 0 {
+			t.Errorf("%v beyond, and told %d times more", beyond, len(over))
+		}
+		if least = min(least, beyond); least < most {
+			break
+		}
 	}
-	time.Sleep(50 * time.Millisecond)
-	c.Stop()
-	if calls.Load() != 1 {
-		t.Errorf("told %d times", calls.Load())
+	if least > most {
+		t.Errorf("%v beyond at least", least)
 	}
 	// What an execution has used that is over, the session has used.
 	was, err := s.CPUTime()

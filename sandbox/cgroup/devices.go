@@ -24,6 +24,17 @@ func (s *Session) Devices(rules []*devices.Rule) (how string, err error) {
 	if err := cgroups.DevicesSetV2(s.unified.dir(), &cgroups.Resources{Devices: rules}); err != nil {
 		return "", fmt.Errorf("device rules: %w", err)
 	}
+	if g := s.group("devices"); g.controller != "" {
+		if err := g.allow(rules); err != nil {
+			return "", err
+		}
+	}
+	return s.DevicesHeld(rules)
+}
+
+// DevicesHeld reads back what holds the session to the list: at the groups that processes are in there is a program, and
+// the v1 controller, where there is one, has these rules and no other.
+func (s *Session) DevicesHeld(rules []*devices.Rule) (how string, err error) {
 	for _, g := range []group{s.unified.child("init"), s.unified.child("x")} {
 		if n, err := g.devicePrograms(); err != nil || n == 0 {
 			return "", fmt.Errorf("device rules: %d programs are in force at cgroup %s: %v", n, g.dir(), err)
@@ -33,7 +44,7 @@ func (s *Session) Devices(rules []*devices.Rule) (how string, err error) {
 	if g.controller == "" {
 		return "bpf", nil
 	}
-	return "bpf and devices", g.allow(rules)
+	return "bpf and devices", g.allows(rules)
 }
 
 // devicePrograms is how many BPF programs judge the devices of a group, those above it included.
@@ -60,20 +71,27 @@ func (g group) devicePrograms() (int, error) {
 	return int(query.count), nil
 }
 
-// allow writes the rules to a v1 group, and compares what it then holds.
+// allow writes the rules to a v1 group.
 func (g group) allow(rules []*devices.Rule) error {
 	if err := g.write("devices.deny", "a"); err != nil {
 		return fmt.Errorf("device rules: %w", err)
 	}
-	var want []string
 	for _, r := range rules[1:] {
 		if !r.Allow {
 			return fmt.Errorf("bug: device rule %s denies what is denied", r.CgroupString())
 		}
-		want = append(want, r.CgroupString())
 		if err := g.write("devices.allow", r.CgroupString()); err != nil {
 			return fmt.Errorf("device rules: %w", err)
 		}
+	}
+	return nil
+}
+
+// allows compares what a v1 group holds with the rules.
+func (g group) allows(rules []*devices.Rule) error {
+	var want []string
+	for _, r := range rules[1:] {
+		want = append(want, r.CgroupString())
 	}
 	data, err := readFile(g.file("devices.list"))
 	if err != nil {

@@ -141,27 +141,31 @@ func (h Hierarchies) AccountsSwap() bool {
 	return above == "" || exists(h.unified.mount+above+"/memory.swap.max")
 }
 
-// Peaks are the files in which this kernel keeps the most that a group has had at once, of
-// processes and of bytes; "" where it keeps none, or no group is there yet to tell by.
-func (h Hierarchies) Peaks() (pids, memory string) {
-	for _, p := range []struct {
-		controller, v1, v2 string
-		file               *string
-	}{
-		{"pids", "pids.peak", "pids.peak", &pids},
-		{"memory", "memory.max_usage_in_bytes", "memory.peak", &memory},
-	} {
-		at, file := h.unified, p.v2
-		for _, x := range h.v1 {
-			if x.controller == p.controller {
-				at, file = x, p.v1
+// Peak is the file in which this kernel keeps the most that a group has had at once, of "pids" or "memory"; "" if it keeps
+// none. Where no group is there yet to tell by, it is not known.
+func (h Hierarchies) Peak(controller string) (file string, known bool) {
+	at, bound, peak := h.unified, map[string]string{"pids": "pids.max", "memory": "memory.max"}[controller], controller+".peak"
+	for _, x := range h.v1 {
+		if x.controller == controller {
+			at = x
+			if controller == "memory" {
+				bound, peak = "memory.limit_in_bytes", "memory.max_usage_in_bytes"
 			}
 		}
-		// The root of a hierarchy has none, its children have.
-		dir := at.mount + at.existing()
-		if below, err := filepath.Glob(dir + "/*/" + file); exists(dir+"/"+file) || err == nil && len(below) > 0 {
-			*p.file = file
+	}
+	// The root of a hierarchy has neither, its children have.
+	groups, err := filepath.Glob(at.mount + at.existing() + "/*/" + bound)
+	if err != nil {
+		return "", false
+	}
+	for _, dir := range append(groups, at.mount+at.existing()+"/"+bound) {
+		dir = path.Dir(dir)
+		switch {
+		case exists(dir + "/" + peak):
+			return peak, true
+		case exists(dir + "/" + bound):
+			known = true
 		}
 	}
-	return pids, memory
+	return "", known
 }

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strings"
@@ -27,6 +28,7 @@ var attacks = []struct {
 		if err != nil {
 			return err
 		}
+		defer unix.Close(fd)
 		return unix.PidfdSendSignal(fd, 0, nil, 0)
 	}, unix.EPERM},
 	{"prlimit", func(pid int) error {
@@ -50,6 +52,7 @@ var attacks = []struct {
 		if err != nil {
 			return err
 		}
+		defer unix.Close(fd)
 		_, err = unix.PidfdGetfd(fd, 0, 0)
 		return err
 	}, unix.EPERM},
@@ -78,7 +81,28 @@ var tricks = map[string]func(arg string) error{
 		time.Sleep(time.Hour)
 		return nil
 	},
-	"sleep": func(string) error { time.Sleep(time.Hour); return nil },
+	// Every attack on init, again and again, until stdin ends.
+	"again": func(string) error {
+		runtime.LockOSThread()
+		ended := make(chan struct{})
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			close(ended)
+		}()
+		for rounds := 0; ; rounds++ {
+			for _, a := range attacks {
+				if err := a.try(1); err != a.want {
+					return fmt.Errorf("%s of init: got %v, want %v", a.name, err, a.want)
+				}
+			}
+			select {
+			case <-ended:
+				fmt.Println(rounds, "rounds")
+				return nil
+			default:
+			}
+		}
+	},
 }
 
 func listenAbstract(name string) error {
@@ -131,5 +155,33 @@ func TestInitCannotBeTouched(t *testing.T) {
 	out, _ := b.output(command(bin+"/attacker", "attack"))
 	if strings.TrimSpace(out) != "done" {
 		t.Error(out)
+	}
+}
+
+// T050: the same while executions enter, 500 of them: each is init's memory until it executes (CVE-2016-9962).
+func TestInitCannotBeTouchedMeanwhile(t *testing.T) {
+	b := start(t, baseline())
+	stdin, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	r, stdout, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p, err := b.Spawn(t.Context(), command(bin+"/attacker", "attack", "again", ""), Streams{Stdin: stdin, Stdout: stdout, Stderr: stdout})
+	stdout.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 500 {
+		<-b.spawn(command("/bin/true")).Exited
+	}
+	w.Close()
+	out, err := io.ReadAll(r)
+	if e := <-p.Exited; err != nil || e.Status != 0 || string(out) == "0 rounds\n" {
+		t.Errorf("%s, %#x, %v", out, e.Status, err)
 	}
 }

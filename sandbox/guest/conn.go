@@ -129,10 +129,9 @@ func (c *Conn) Setup(ctx context.Context, s Setup) (Ready, error) {
 // mounted over a place after Setup: there Landlock knows nobody's rights. What was executed
 // before does not gain by it, and neither can signal the other any more.
 //
-// Executions are cloned from another thread of init's then. It waits until moved, which is called with
-// its number in the session's pid namespace, has put it where the one before was; without Landlock, moved
-// is not called.
-func (c *Conn) Allow(ctx context.Context, tree *os.File, moved func(thread int) error) error {
+// Executions are cloned from another thread of init's then, called SpawnerName. It waits until moved has put
+// it where the one before was; without Landlock, moved is not called.
+func (c *Conn) Allow(ctx context.Context, tree *os.File, moved func() error) error {
 	wait, gone, err := os.Pipe()
 	if err != nil {
 		return err
@@ -143,7 +142,7 @@ func (c *Conn) Allow(ctx context.Context, tree *os.File, moved func(thread int) 
 	if err != nil || a.pid == 0 {
 		return err
 	}
-	return moved(a.pid)
+	return moved()
 }
 
 // Process is a command that runs.

@@ -1,5 +1,6 @@
 // Package guest is the inside of a session: the protocol that the runner speaks with
-// stockade-init, the runner's end of it ([Conn]), and init's own life ([Run], [Hold]).
+// stockade-init, the runner's end of it ([Conn]), and init's own life ([Run], [Hold],
+// [Execute]), with the canaries by which a session shows from inside that it holds ([Canaries]).
 //
 // It promises that every command started has exactly one exit reported, that a
 // command inherits what the session grants and nothing of init's, and that init

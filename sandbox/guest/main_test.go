@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -136,6 +137,18 @@ func startRaw(t testing.TB) *box {
 	})
 	return b
 }
+
+// userNamespaces lets so many be made in the session's.
+func (b *box) userNamespaces(most string) {
+	b.t.Helper()
+	cmd := exec.Command("nsenter", "-t", strconv.Itoa(b.pid), "-U", "-S", "0", "-G", "0", "sh", "-c", "echo "+most+" >"+maxUserNamespaces)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+func (b *box) closeUserNamespaces() { b.userNamespaces("0") }
+func (b *box) openUserNamespaces()  { b.userNamespaces("10") }
 
 // command is argv with the environment of most tests.
 func command(argv ...string) Command {

@@ -123,7 +123,6 @@ func cgroups(h cgroup.Hierarchies, err error) []sandbox.Layer {
 	done := func(err error, detail string) func() (string, error) {
 		return func() (string, error) { return detail, err }
 	}
-	pids, memory := h.Peaks()
 	const place = ", and a group that the runner may build in: " + delegate
 	return append(layers,
 		trial{"cgroup kill", true, done(tried.Kill, ""), fmt.Sprintf(kernel, "5.14") + place}.layer(),
@@ -132,17 +131,21 @@ func cgroups(h cgroup.Hierarchies, err error) []sandbox.Layer {
 		trial{"device rules", true, done(tried.Devices, tried.How), "a kernel with CONFIG_CGROUP_BPF, and CAP_BPF or CAP_SYS_ADMIN; " + delegate}.layer(),
 		trial{sandbox.LayerExecLimits, false, done(tried.Ceilings, ""), "a kernel of 5.11 or later, or memory.use_hierarchy in the group; " + delegate}.layer(),
 		trial{"io controller", false, done(h.IO(), ""), "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1), CONFIG_BLK_DEV_THROTTLING, and hand io down; " + delegate}.layer(),
-		kept("peak of processes", pids, "6.1"),
-		kept("peak of memory", memory, "5.19"),
+		kept(h, "peak of processes", "pids", "6.1"),
+		kept(h, "peak of memory", "memory", "5.19"),
 	)
 }
 
-// kept is a figure that the kernel keeps in a file, or does not; nothing is refused for want of it.
-func kept(name, file, since string) sandbox.Layer {
-	if file == "" {
-		return sandbox.Layer{Name: name, State: missing, Detail: "no group here has the file: it is told as 0", Remedy: fmt.Sprintf(kernel, since)}
+// kept is a figure that the kernel keeps of a group, or does not; nothing is refused for want of it.
+func kept(h cgroup.Hierarchies, name, controller, since string) sandbox.Layer {
+	file, known := h.Peak(controller)
+	switch {
+	case file != "":
+		return sandbox.Layer{Name: name, State: present, Detail: file}
+	case known:
+		return sandbox.Layer{Name: name, State: missing, Detail: "told as 0", Remedy: fmt.Sprintf(kernel, since)}
 	}
-	return sandbox.Layer{Name: name, State: present, Detail: file}
+	return sandbox.Layer{Name: name, State: unknown, Detail: "there is no group yet to tell by", Remedy: fmt.Sprintf(kernel, since)}
 }
 
 // swap is bounded where groups account it, and where there is none.

@@ -116,8 +116,8 @@ var outside = sync.OnceValue(func() *internet {
 	secure.Listener.Close()
 	secure.Listener = i.listen(":443")
 	secure.StartTLS()
-	go i.echo(":7")
-	go i.echo(":22")
+	go i.echo(i.listen(":7"))
+	go i.echo(i.listen(":22"))
 	return i
 })
 
@@ -130,8 +130,7 @@ func (i *internet) listen(at string) net.Listener {
 }
 
 // echo says where it was reached, and gives back what it gets.
-func (i *internet) echo(at string) {
-	l := i.listen(at)
+func (i *internet) echo(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -424,17 +423,7 @@ func errnoOf(err error) string {
 	return err.Error()
 }
 
-// change does something to a namespace that nobody in it could.
-func change(ns *os.File, argv ...string) error {
-	return within(ns, func() error {
-		out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%v: %w: %s", argv, err, out)
-		}
-		return nil
-	})
-}
-
+// flushRules and addRule do what nobody inside could.
 func flushRules() error {
 	c, err := nftables.New()
 	if err != nil {

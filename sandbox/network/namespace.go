@@ -34,7 +34,7 @@ func within(ns *os.File, do func() error) error {
 }
 
 // setUp makes routes, rules and sockets, in this order: a rule before there is a route drops packets, a
-// socket on the loopback needs its address. It runs in the namespace. The sockets are in the order of relay.Config.
+// socket on the loopback needs its address. It runs in the namespace.
 func setUp() (sockets []*os.File, ipv6 bool, err error) {
 	if err := applyRules(); err != nil {
 		return nil, false, err
@@ -42,6 +42,11 @@ func setUp() (sockets []*os.File, ipv6 bool, err error) {
 	if err := loopback(true); err != nil {
 		return nil, false, err
 	}
+	return openSockets()
+}
+
+// openSockets opens what the relay is given, in the order of relay.Config.
+func openSockets() (sockets []*os.File, ipv6 bool, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(sockets)

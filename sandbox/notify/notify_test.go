@@ -193,7 +193,8 @@ func serve(t *testing.T, listener *os.File, judge func(Call) unix.Errno) *Server
 	return s
 }
 
-// The judge hears who calls what, and says with what it fails. Nothing lets a call through.
+// T056: the judge hears who calls what, in numbers only: what an argument points to can change, and is never read. It
+// says with what the call fails; nothing lets one through.
 func TestJudge(t *testing.T) {
 	c := start(t, "caller")
 	type judged struct {

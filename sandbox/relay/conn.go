@@ -35,6 +35,7 @@ type conn struct {
 	group   uint64
 	object  string
 	basis   basis
+	over    bool // has been cut; under the relay's mu
 }
 
 // refusal is why a connection is not let through.

@@ -191,7 +191,8 @@ func (r *relay) narrow(rules Rules) (cut int, err error) {
 	r.policy.Store(p)
 	var over []*conn
 	for c := range r.live {
-		if !c.basis.holds(p) {
+		if !c.over && !c.basis.holds(p) {
+			c.over = true
 			over = append(over, c)
 		}
 	}

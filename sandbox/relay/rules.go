@@ -78,7 +78,7 @@ func (p *policy) named(name string, port uint16, raw bool) bool {
 
 // sniffs reports whether the first bytes of a connection to a port can make it granted.
 func (p *policy) sniffs(port uint16) bool {
-	return slices.ContainsFunc(p.names, func(n nameRule) bool { return hasPort(n.ports, port) })
+	return slices.ContainsFunc(p.names, func(n nameRule) bool { return !n.raw && hasPort(n.ports, port) })
 }
 
 // reaches reports whether an address is one that a name can lead to: not denied, and public, or made reachable by a prefix that lies within the range

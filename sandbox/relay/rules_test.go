@@ -1,8 +1,12 @@
 package relay
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
 )
 
 var testReserved = []netip.Prefix{
@@ -91,5 +95,70 @@ func TestNamesOfRules(t *testing.T) {
 		if got := hostname(in); got != want {
 			t.Errorf("hostname %q: %q, want %q", in, got, want)
 		}
+	}
+}
+
+// Whatever comes as a question, nothing but an answer to it goes back, and nothing of it to the resolver, which
+// is not there.
+func FuzzAnswer(f *testing.F) {
+	r, err := newRelay(Config{Rules: egress(Destination{Name: "a.test"}), Reserved: testReserved}, nobody{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []struct {
+		name string
+		kind dnsmessage.Type
+	}{{"a.test", dnsmessage.TypeA}, {"a.test", dnsmessage.TypeHTTPS}, {"b.test", dnsmessage.TypeAAAA}, {"b.test", dnsmessage.TypeTXT}} {
+		q, err := questionFor(7, seed.name, seed.kind)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(q)
+	}
+	f.Fuzz(func(t *testing.T, q []byte) {
+		a := r.answer(q, func() uint64 { return 1 })
+		if a == nil {
+			return
+		}
+		var msg dnsmessage.Message
+		if err := msg.Unpack(a); err != nil || !msg.Response || len(a) > 512 || msg.ID != binary.BigEndian.Uint16(q) || len(msg.Answers) > 0 {
+			t.Fatalf("%x: %+v %v", q, msg, err)
+		}
+	})
+}
+
+type nobody struct{}
+
+func (nobody) tcp(netip.AddrPort, netip.AddrPort) uint64 { return 0 }
+func (nobody) udp(netip.AddrPort) uint64                 { return 0 }
+
+// What has been resolved is bounded, is good for its time, and goes with an address a while longer.
+func TestNamesRemembered(t *testing.T) {
+	now := time.Unix(1000, 0)
+	n := newNames()
+	n.now = func() time.Time { return now }
+	addr := netip.MustParseAddr("8.8.8.8")
+	key := nameKey{"a.test", dnsmessage.TypeA}
+	n.put(key, []netip.Addr{addr}, 10)
+	now = now.Add(4 * time.Second)
+	if addrs, ttl, ok := n.get(key); !ok || ttl != 6 || len(addrs) != 1 {
+		t.Errorf("%v %d %v", addrs, ttl, ok)
+	}
+	now = now.Add(7 * time.Second)
+	if _, _, ok := n.get(key); ok {
+		t.Error("an answer is good beyond its time")
+	}
+	if names := n.of(addr); len(names) != 1 || names[0] != "a.test" {
+		t.Errorf("%q", names)
+	}
+	now = now.Add(grace)
+	if names := n.of(addr); len(names) != 0 {
+		t.Errorf("after the grace: %q", names)
+	}
+	for i := range 2 * maxNames {
+		n.put(nameKey{string(rune('a' + i)), dnsmessage.TypeA}, nil, 10)
+	}
+	if len(n.known) != maxNames || n.order.Len() != maxNames {
+		t.Errorf("%d names", len(n.known))
 	}
 }

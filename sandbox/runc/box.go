@@ -73,7 +73,11 @@ func startBox(spec *specs.Spec, stateDir, id, group string, files []*os.File) (_
 		LogLevel:   strconv.Itoa(int(logrus.ErrorLevel)), // or every stage tells its life
 	}
 	b.process = process
-	if err := b.container.Start(process); err != nil {
+	building.RLock()
+	err = b.container.Start(process)
+	building.RUnlock()
+	if err != nil {
+		reapStrays()
 		os.RemoveAll(b.dir)
 		// A start that fails early leaves the descriptor of libcontainer's fifo to the
 		// finalizer, which an idle runner would not come to for minutes.

@@ -1,34 +1,8 @@
 package runc
 
 import (
-	"os"
-	"strconv"
-	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
-
-// killRelay kills the relay of a session: what is in init's group and not init.
-func killRelay(t *testing.T, s *session) {
-	t.Helper()
-	data, err := os.ReadFile(s.groups.Paths()[""] + "/init/cgroup.procs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	killed := 0
-	for pid := range strings.FieldsSeq(string(data)) {
-		if n, _ := strconv.Atoi(pid); n != s.box.pid {
-			if err := unix.Kill(n, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			killed++
-		}
-	}
-	if killed != 1 {
-		t.Fatalf("%d relays", killed)
-	}
-}
 
 // TestCanaries tries from inside what must fail, and says how each ended; nothing of it is left (T037).
 func TestCanaries(t *testing.T) {

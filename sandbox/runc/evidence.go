@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/guest"
+	"github.com/stockade-dev/stockade/sandbox/oci"
 )
 
 // proof compares what the kernel says is in force with what was asked for, layer by layer. A
@@ -23,15 +25,18 @@ type proof struct {
 	config   *specs.Spec // that libcontainer was given
 	attached []attachment
 	setup    guest.Setup
-	landlock int      // ABI that init says it has taken
-	degraded []string // layers that need not be there
-	dir      string   // of init, in /proc
-	forge    func(file, content string) string
-	e        sandbox.Enforced
+	landlock int              // ABI that init says it has taken
+	degraded []string         // layers that need not be there
+	dir      string           // of init, in /proc
+	e        sandbox.Enforced // each layer has members of its own
+
+	forging sync.Mutex
+	forge   func(file, content string) string
 }
 
-// proofs are the layers, in the order of the evidence. Each is read again here, however it was
-// set: what set it is not asked.
+// proofs are the layers. Each is read again here, however it was set: what set it is not asked. They are read
+// at the same time, because most of that is the kernel's, and nothing of the caller's runs yet that could change between
+// two of them.
 var proofs = []struct {
 	layer string
 	read  func(*proof) error
@@ -43,6 +48,7 @@ var proofs = []struct {
 	{"rlimits", (*proof).rlimits},
 	{"mounts", (*proof).mounts},
 	{"groups", (*proof).groups},
+	{"devices", (*proof).devices},
 	{"network", (*proof).network},
 	{"landlock", (*proof).landlocked},
 	{"reports", (*proof).reports},
@@ -51,9 +57,15 @@ var proofs = []struct {
 func (p *proof) run() (sandbox.Enforced, error) {
 	p.dir = "/proc/" + strconv.Itoa(p.session.box.pid)
 	p.e.Degraded = p.degraded
-	for _, layer := range proofs {
-		if err := layer.read(p); err != nil {
-			return p.e, sandbox.Errorf(sandbox.CodeNotEnforced, "%s: %v", layer.layer, err)
+	var all sync.WaitGroup
+	errs := make([]error, len(proofs))
+	for i, layer := range proofs {
+		all.Go(func() { errs[i] = layer.read(p) })
+	}
+	all.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return p.e, sandbox.Errorf(sandbox.CodeNotEnforced, "%s: %v", proofs[i].layer, err)
 		}
 	}
 	return p.e, nil
@@ -62,11 +74,17 @@ func (p *proof) run() (sandbox.Enforced, error) {
 // read returns a file of init's.
 func (p *proof) read(file string) (string, error) {
 	data, err := os.ReadFile(p.dir + "/" + file)
-	content := string(data)
-	if p.forge != nil {
-		content = p.forge(file, content)
+	return p.forged(file, string(data)), err
+}
+
+// forged is what was read, but in tests.
+func (p *proof) forged(file, content string) string {
+	if p.forge == nil {
+		return content
 	}
-	return content, err
+	p.forging.Lock()
+	defer p.forging.Unlock()
+	return p.forge(file, content)
 }
 
 // namespaces must all be other ones than the runner's.
@@ -80,9 +98,7 @@ func (p *proof) namespaces() error {
 		if err != nil {
 			return err
 		}
-		if p.forge != nil {
-			theirs = p.forge("ns/"+kind, theirs)
-		}
+		theirs = p.forged("ns/"+kind, theirs)
 		ours, err := os.Readlink("/proc/self/ns/" + kind)
 		if err != nil {
 			return err
@@ -149,6 +165,12 @@ func (p *proof) groups() error {
 		}
 	}
 	return nil
+}
+
+// devices are those of the list, and no other.
+func (p *proof) devices() (err error) {
+	p.e.Devices, err = p.session.groups.DevicesHeld(rules(oci.Devices))
+	return err
 }
 
 // network is the loopback, and with a network the rules that lead to the relay: there is no other way out.

@@ -34,6 +34,8 @@ func unproved(t *testing.T, r *Runner, spec sandbox.Spec, word string) {
 func proofSpec(t *testing.T, r *Runner) sandbox.Spec {
 	spec := hostSpec("proof")
 	r.options.Ceiling.Capabilities = []string{"CAP_NET_BIND_SERVICE"}
+	r.options.Ceiling.Networks = []string{"egress"}
+	spec.Network.Mode = "egress"
 	spec.Identity.Groups = []uint32{2001, 2000}
 	spec.Identity.Capabilities = []string{"CAP_NET_BIND_SERVICE"}
 	dir := mkdir(t, filepath.Join(sharedDir(t), "a place"), 0o755, 0)
@@ -72,7 +74,7 @@ func TestForged(t *testing.T) {
 		{"limits", "(core file size +)1", "${1}0", "core file size"},
 		{"limits", "(Max locked memory +)[0-9]+", "${1}unlimited", "locked memory"},
 		{"limits", "(Max open files +[0-9]+ +)256", "${1}257", "open files"},
-		{"limits", "(Max processes +[0-9]+ +)80", "${1}81", "processes"},
+		{"limits", "(Max processes +[0-9]+ +)112", "${1}113", "processes"},
 		{"mountinfo", "(?m)^.* /tmp .*\n", "", "/tmp is not mounted"},
 		{"mountinfo", "(?m)^(.* /tmp .*\n)", "$1$1", "/tmp is mounted twice"},
 		{"mountinfo", "$", "900 1 8:1 / /extra rw,nosuid,nodev - ext4 /dev/sda1 rw\n", "/extra is not one"},
@@ -135,12 +137,13 @@ func TestMeddled(t *testing.T) {
 			return f()
 		})
 	}
-	for _, c := range []struct {
+	type meddling struct {
 		name   string
 		step   string // after this
 		word   string
 		meddle func(o *opening) error
-	}{
+	}
+	all := []meddling{
 		{"another mount", "release", "is not one of the session's mounts", func(o *opening) error {
 			return inside(o, func() error { return unix.Mount("x", "/run", "tmpfs", 0, "") })
 		}},
@@ -226,7 +229,16 @@ func TestMeddled(t *testing.T) {
 			o.undo.Add(func() { o.session.base -= sandbox.IDs })
 			return nil
 		}},
-	} {
+		{"no relay", "network", "network", func(o *opening) error {
+			return killRelay(o.session)
+		}},
+	}
+	if _, err := os.Stat("/sys/fs/cgroup/devices/devices.list"); err == nil {
+		all = append(all, meddling{"another device, by v1", "join", "devices", func(o *opening) error {
+			return os.WriteFile(o.session.groups.Paths()["devices"]+"/devices.allow", []byte("c 1:1 r"), 0)
+		}})
+	}
+	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
 			done := false
 			r.meddle = func(step string, o *opening) error {

@@ -56,6 +56,9 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 	if err != nil {
 		return launch.Streams{}, err
 	}
+	if err := r.renew(s); err != nil {
+		return launch.Streams{}, err
+	}
 	var undo cleanup.Stack // what is undone when the start fails
 	defer undo.Run()
 	var ends cleanup.Stack // the ends of the pipes that are the command's

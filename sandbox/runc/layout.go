@@ -127,10 +127,7 @@ func (l *layout) mount(r *Runner, spec sandbox.Spec, base uint32, m sandbox.Moun
 		l.spaces[m.Target] = space
 		tree, guards = mounted.Tree, mounted.Guards
 	case len(m.Protected) > 0:
-		guarded, g, err := workspace.Protect(tree, workspace.Protection{
-			Paths: m.Protected, Owner: owner, Place: r.place,
-			Reserve: &workspace.Reservation{Placeholders: r.placeholders, Session: spec.Session, Caller: spec.Caller, Source: m.Source},
-		})
+		guarded, g, err := workspace.Protect(tree, r.protection(spec, base, m))
 		if err != nil {
 			tree.Close()
 			return err
@@ -146,6 +143,14 @@ func (l *layout) mount(r *Runner, spec sandbox.Spec, base uint32, m sandbox.Moun
 		})
 	}
 	return nil
+}
+
+// protection is what is protected in a directory that the session shares with its caller.
+func (r *Runner) protection(spec sandbox.Spec, base uint32, m sandbox.Mount) workspace.Protection {
+	return workspace.Protection{
+		Paths: m.Protected, Owner: workspace.Owner{UID: base + spec.Identity.UID, GID: base + spec.Identity.GID}, Place: r.place,
+		Reserve: &workspace.Reservation{Placeholders: r.placeholders, Session: spec.Session, Caller: spec.Caller, Source: m.Source},
+	}
 }
 
 // unpacked adds the top-level entries of a root tree, whose owner is root inside.

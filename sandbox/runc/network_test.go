@@ -2,14 +2,18 @@ package runc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
 )
@@ -136,10 +140,40 @@ func TestNoNetwork(t *testing.T) {
 	}
 }
 
+// killRelay kills the relay of a session, which is what is in init's group beside init, and waits for its end.
+func killRelay(s *session) error {
+	procs := s.groups.Paths()[""] + "/init/cgroup.procs"
+	for range 1000 {
+		data, err := os.ReadFile(procs)
+		if err != nil {
+			return err
+		}
+		pids := strings.Fields(string(data))
+		for _, pid := range pids {
+			if n, _ := strconv.Atoi(pid); n != s.box.pid {
+				_ = unix.Kill(n, unix.SIGKILL)
+			}
+		}
+		if _, err := s.network.Evidence(); len(pids) == 1 && err != nil {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return errors.New("the relay lives")
+}
+
 // When its relay dies, a session has no network any more, and whoever runs in it is told why.
 func TestRelayDies(t *testing.T) {
 	r := newRunner(t)
 	r.options.Ceiling.Networks = []string{"full"}
+	told := make(chan string, 1)
+	r.options.Tell = func(format string, args ...any) {
+		select {
+		case told <- fmt.Sprintf(format, args...):
+		default:
+		}
+	}
+	defer func() { r.options.Tell = func(string, ...any) {} }()
 	spec := hostSpec("net")
 	spec.Network.Mode = "full"
 	open(t, r, spec)
@@ -149,14 +183,9 @@ func TestRelayDies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan string, 1)
-	s.tell = func(format string, args ...any) {
-		select {
-		case told <- fmt.Sprintf(format, args...):
-		default:
-		}
+	if err := killRelay(s); err != nil {
+		t.Fatal(err)
 	}
-	killRelay(t, s)
 	select {
 	case text := <-told:
 		if !strings.Contains(text, "relay has ended") {

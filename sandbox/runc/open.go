@@ -22,6 +22,7 @@ import (
 // wherever it falls, leaves nothing behind.
 func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
 	o := &opening{r: r, ctx: ctx, spec: spec, session: r.newSession(spec)}
+	o.undo.Add(o.session.die)
 	defer r.stock.refill() // once the session stands: both need the processors
 	defer o.undo.Run()
 	defer o.done.Run()
@@ -64,7 +65,6 @@ type opening struct {
 	config   *specs.Spec // of the container
 	become   guest.Setup // of init
 	landlock int         // ABI that init has taken
-	devices  string      // what holds them
 	socket   *os.File    // our end of init's
 	enforced sandbox.Enforced
 }
@@ -164,7 +164,44 @@ func (o *opening) claim() (err error) {
 
 // bound puts the ceilings up before the first process of the session, so that there is
 // none without.
-func (o *opening) bound() error { return o.session.groups.Bound(o.spec.Limits) }
+func (o *opening) bound() error {
+	if err := o.session.groups.Bound(o.spec.Limits); err != nil || o.spec.Limits.IOBytesPerSecond == 0 {
+		return err
+	}
+	devices, err := disksOf(o.spec)
+	if err != nil {
+		return err
+	}
+	return o.session.groups.BoundIO(devices, o.spec.Limits.IOBytesPerSecond)
+}
+
+// disksOf are the devices that something of the caller's lies on. What lies in memory only has no disk.
+func disksOf(spec sandbox.Spec) (devices []uint64, err error) {
+	sources := slices.Clone(spec.Root.Paths)
+	if spec.Root.Dir != nil {
+		sources = append(sources, *spec.Root.Dir)
+	}
+	for _, m := range spec.Mounts {
+		sources = append(sources, m.Source)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	inMemory := map[string]bool{}
+	for line := range strings.Lines(string(mounts)) {
+		if before, after, ok := strings.Cut(line, " - "); ok {
+			kind, _, _ := strings.Cut(after, " ")
+			inMemory[strings.Fields(before)[2]] = kind == "tmpfs" || kind == "ramfs"
+		}
+	}
+	for _, src := range sources {
+		if !inMemory[fmt.Sprintf("%d:%d", unix.Major(src.Dev), unix.Minor(src.Dev))] {
+			devices = append(devices, src.Dev)
+		}
+	}
+	return devices, nil
+}
 
 // gather resolves every host path and holds it by descriptor, before there is a tree
 // in which a path could be mistaken for another. Declared inputs are digested while the
@@ -247,8 +284,7 @@ func (o *opening) join() error {
 	if err := s.groups.JoinInit(s.box.pid); err != nil {
 		return err
 	}
-	var err error
-	o.devices, err = s.groups.Devices(rules(oci.Devices))
+	_, err := s.groups.Devices(rules(oci.Devices))
 	return err
 }
 
@@ -310,7 +346,7 @@ func (o *opening) evidence() (err error) {
 	if o.enforced, err = p.run(); err != nil {
 		return err
 	}
-	o.enforced.Cgroup, o.enforced.Devices = o.r.tree.Layout(), o.devices
+	o.enforced.Cgroup = o.r.tree.Layout()
 	o.enforced.Inputs, err = o.inputs.wait()
 	return err
 }

@@ -35,7 +35,11 @@ type session struct {
 	clock   *cgroup.Clock                    // of the session's processor time; nil without a ceiling
 	tell    func(format string, args ...any) // the operator
 
+	life context.Context // ends when the session is closed
+	die  context.CancelFunc
+
 	freezing sync.Mutex // one Freeze at a time
+	guarding sync.Mutex // one renew at a time
 
 	mu       sync.Mutex
 	closed   bool
@@ -54,7 +58,8 @@ type session struct {
 
 // newSession returns a session of which nothing has been built.
 func (r *Runner) newSession(spec sandbox.Spec) *session {
-	return &session{spec: spec, tell: r.options.Tell, execs: map[string]*execution{}, leaves: map[string]*execution{}, spaces: map[string]*workspace.Space{}}
+	life, die := context.WithCancel(context.Background())
+	return &session{spec: spec, life: life, die: die, tell: r.options.Tell, execs: map[string]*execution{}, leaves: map[string]*execution{}, spaces: map[string]*workspace.Space{}}
 }
 
 // hostUID and hostGID are what executions run as outside.
@@ -151,6 +156,7 @@ func (s *session) destroy() (sandbox.Usage, error) {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	s.die()
 	s.network.Close() // before its relay is killed with the rest, which would be news
 	errs := []error{s.groups.Kill()}
 	ctx, cancel := context.WithTimeout(context.Background(), dying)

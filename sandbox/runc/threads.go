@@ -113,8 +113,7 @@ var rlimitNames = map[int32]struct{ title, name string }{
 	unix.RLIMIT_SIGPENDING: {"Max pending signals", "SIGPENDING"},
 }
 
-// rlimits of init are inherited by executions. None is above what was asked for, nor above our own, and
-// that of processes leaves init its threads.
+// rlimits of init are inherited by executions. None is above what was asked for, nor above our own.
 func (p *proof) rlimits() error {
 	content, err := p.read("limits")
 	if err != nil {
@@ -127,9 +126,6 @@ func (p *proof) rlimits() error {
 			return err
 		}
 		want := min(limit.Max, own.Max)
-		if limit.Resource == unix.RLIMIT_NPROC {
-			want = min(max(limit.Max, sandbox.InitPIDs), own.Max)
-		}
 		name := rlimitNames[limit.Resource]
 		_, rest, found := strings.Cut(content, name.title)
 		f := strings.Fields(rest)

@@ -5,19 +5,39 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/guest"
 	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
 
-// Changes tells what an overlay has that its source has not.
+// Changes tells what an overlay has that its source has not. A name that is not UTF-8 cannot be said as it is; the last
+// one can, because the next page begins behind it: so a page may be longer than was asked for.
 func (r *Runner) Changes(ctx context.Context, session, target, after string, limit int) ([]sandbox.Change, bool, error) {
 	_, space, err := r.overlay(session, target)
 	if err != nil {
 		return nil, false, err
 	}
-	return space.Changes(ctx, after, limit)
+	changes, more, err := space.Changes(ctx, after, limit)
+	for err == nil && more && len(changes) > 0 && !utf8.ValidString(changes[len(changes)-1].Path) {
+		if len(changes) > limit+maxOdd {
+			return nil, false, sandbox.Errorf(sandbox.CodeUnsupported, "more than %d names in a row are not UTF-8", maxOdd)
+		}
+		var next []sandbox.Change
+		next, more, err = space.Changes(ctx, changes[len(changes)-1].Path, 1)
+		changes = append(changes, next...)
+	}
+	for i := range changes {
+		c := &changes[i]
+		c.Path, c.Link = strings.ToValidUTF8(c.Path, "\ufffd"), strings.ToValidUTF8(c.Link, "\ufffd")
+	}
+	return changes, more, err
 }
+
+// maxOdd bounds how much longer than asked for a page of changes gets.
+const maxOdd = 1000
 
 // Commit makes the changes of an overlay to its source, which must still be the directory that was judged, and
 // writable for the caller.
@@ -36,22 +56,70 @@ func (r *Runner) Commit(ctx context.Context, session, target string, paths []str
 		return sandbox.Committed{}, err
 	}
 	defer source.Close()
-	return space.Commit(ctx, s.spec.Caller, source, paths)
+	var done sandbox.Committed
+	err = s.still(ctx, func(ctx context.Context) (err error) {
+		done, err = space.Commit(ctx, s.spec.Caller, source, paths)
+		return err
+	})
+	return done, err
+}
+
+// still does something while every execution stands still, so that no file is caught half written. It ends
+// with the session.
+func (s *session) still(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	s.freezing.Lock()
+	defer s.freezing.Unlock()
+	s.mu.Lock()
+	frozen := s.frozen
+	s.mu.Unlock()
+	stopping, done := context.WithTimeout(ctx, stopping)
+	defer done()
+	if err := s.freeze(stopping, true); err != nil {
+		return err
+	}
+	// Of a session that is being closed there is nothing left to thaw.
+	defer func() { _ = s.freeze(context.WithoutCancel(ctx), frozen) }()
+	return do(ctx)
 }
 
 // Discard empties an overlay.
-func (r *Runner) Discard(_ context.Context, session, target string) error {
+func (r *Runner) Discard(ctx context.Context, session, target string) error {
 	s, space, err := r.overlay(session, target)
 	if err != nil {
 		return err
 	}
-	// Init is our child and not yet reaped, so its number is its own.
-	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", s.box.pid))
+	ns, err := s.mountNamespace()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	if err := space.Discard(ns); err != nil {
+		return err
+	}
+	return s.allow(ctx, space.Target())
+}
+
+// allow has Landlock let executions write at a place on which something else is mounted since init was set up.
+func (s *session) allow(ctx context.Context, target string) error {
+	root, err := s.root()
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
 	}
-	defer ns.Close()
-	return space.Discard(ns)
+	defer root.Close()
+	fd, err := view{root}.open(target)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", target, err)
+	}
+	tree := os.NewFile(uintptr(fd), target)
+	defer tree.Close()
+	err = s.init.Allow(ctx, tree, func() error { return s.groups.ReplaceSpawner(s.box.pid, guest.SpawnerName) })
+	if err != nil {
+		return refused(err)
+	}
+	return nil
 }
 
 // overlay finds an overlay of a session; an empty target is the only one that it has.
@@ -68,6 +136,46 @@ func (r *Runner) overlay(id, target string) (*session, *workspace.Space, error) 
 		return s, space, nil
 	}
 	return nil, nil, sandbox.Errorf(sandbox.CodeNoOverlay, "%q is no overlay of the session", target)
+}
+
+// renew sees to it that what is protected in shared directories is protected when a command starts, whatever the host
+// has done to it since the last one did. Over an overlay there is nothing that it could do.
+func (r *Runner) renew(s *session) error {
+	s.guarding.Lock()
+	defer s.guarding.Unlock()
+	for _, m := range s.spec.Mounts {
+		if len(m.Protected) == 0 || m.Overlay != nil {
+			continue
+		}
+		if err := r.renewMount(s, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Runner) renewMount(s *session, m sandbox.Mount) error {
+	root, err := s.root()
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+	}
+	defer root.Close()
+	ns, err := s.mountNamespace()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return r.protection(s.spec, s.base, m).Renew(root, ns, m.Target)
+}
+
+// mountNamespace opens the session's.
+func (s *session) mountNamespace() (*os.File, error) {
+	// Init is our child and not yet reaped, so its number is its own.
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", s.box.pid))
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+	}
+	return ns, nil
 }
 
 // closeSpaces lets go of the overlays. What was written in them and not committed goes with the session's mounts.

@@ -12,13 +12,20 @@ import (
 
 // below is a directory under which paths are looked up: relative, clean, "." for itself. No lookup leaves it, follows a
 // symbolic link or goes into another mount, whoever moves things about meanwhile.
-type below struct{ root *os.File }
+type below struct {
+	root   *os.File
+	across bool // other mounts are gone through: the guards
+}
 
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
 // open opens what is at a path. With O_PATH a symbolic link at its end is opened itself.
 func (b below) open(at string, flags uint64) (*os.File, error) {
-	fd, err := unix.Openat2(int(b.root.Fd()), at, &unix.OpenHow{Flags: flags | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: beneath})
+	how := unix.OpenHow{Flags: flags | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: beneath}
+	if b.across {
+		how.Resolve &^= unix.RESOLVE_NO_XDEV
+	}
+	fd, err := unix.Openat2(int(b.root.Fd()), at, &how)
 	if err != nil {
 		return nil, err
 	}

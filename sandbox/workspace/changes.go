@@ -20,12 +20,12 @@ import (
 func (s *Space) Changes(ctx context.Context, after string, limit int) (changes []sandbox.Change, more bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	upper, err := below{s.layers.store}.open(upperName, unix.O_PATH|unix.O_DIRECTORY)
+	upper, err := below{root: s.layers.store}.open(upperName, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, false, fmt.Errorf("changes of %s: %w", s.o.Target, err)
 	}
 	defer upper.Close()
-	w := &walk{ctx: ctx, upper: below{upper}, lower: below{s.layers.lower}, skip: s.protects}
+	w := &walk{ctx: ctx, upper: below{root: upper}, lower: below{root: s.layers.lower}, skip: s.protects}
 	full := errors.New("enough")
 	w.found = func(d difference) error {
 		if len(changes) == limit {

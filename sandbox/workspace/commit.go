@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,13 +33,13 @@ func (s *Space) Commit(ctx context.Context, caller sandbox.Caller, source *os.Fi
 	defer s.mu.RUnlock()
 	s.committing.Lock()
 	defer s.committing.Unlock()
-	upper, err := below{s.layers.store}.open(upperName, unix.O_PATH|unix.O_DIRECTORY)
+	upper, err := below{root: s.layers.store}.open(upperName, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return sandbox.Committed{}, fmt.Errorf("commit %s: %w", s.o.Target, err)
 	}
 	defer upper.Close()
 	c := &commit{
-		walk:    walk{ctx: ctx, upper: below{upper}, lower: below{source}},
+		walk:    walk{ctx: ctx, upper: below{root: upper}, lower: below{root: source}},
 		paths:   paths,
 		reached: make([]bool, len(paths)),
 		opened:  s.opened,
@@ -288,11 +287,28 @@ func (c *commit) copy(p place, d difference) (err error) {
 		to.Sync(),
 		to.Close(),
 	)
-	// A process that was being started just now may have had the file open for writing until its execve, and nobody
-	// could have executed it meanwhile (ETXTBSY). None has it any more when no start is under way.
-	syscall.ForkLock.RLock()
-	syscall.ForkLock.RUnlock()
+	if err == nil {
+		c.quiet(p)
+	}
 	return err
+}
+
+// quiet waits until nobody has a file open for writing that we have closed. A process that was started meanwhile has
+// inherited it, and drops it in its execve only; as long, nobody could execute the file (ETXTBSY). The kernel grants a read lease when there is no
+// writer. Where it grants none, or somebody holds on to it, there is nothing to wait for.
+func (c *commit) quiet(p place) {
+	f, err := below{root: p.dir}.open(p.name, unix.O_RDONLY)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for wait := 50 * time.Microsecond; wait < time.Second; wait *= 2 {
+		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK); !errors.Is(err, unix.EAGAIN) {
+			_, _ = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
+			return
+		}
+		time.Sleep(wait)
+	}
 }
 
 func (c *commit) content(to, from *os.File, size int64) error {
@@ -412,7 +428,7 @@ func (c *commit) discard(p place, dir bool) error {
 		return remove(p.dir, p.name, false)
 	}
 	_ = unix.Fchmodat(int(p.dir.Fd()), p.name, 0o700, 0) // it has no other name any more
-	f, err := below{p.dir}.open(p.name, unix.O_RDONLY|unix.O_DIRECTORY)
+	f, err := below{root: p.dir}.open(p.name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
@@ -436,7 +452,7 @@ func (c *commit) touch(dir *os.File) error {
 	}
 	if dir != nil && err == nil {
 		// Who may write to it and not read it does without.
-		c.touched, _ = below{dir}.open(".", unix.O_RDONLY|unix.O_DIRECTORY)
+		c.touched, _ = below{root: dir}.open(".", unix.O_RDONLY|unix.O_DIRECTORY)
 	}
 	return err
 }

@@ -10,8 +10,8 @@
 // Everything is reached by descriptor below a directory that was judged: never through a symbolic link, never into
 // another mount, never upwards.
 //
-// Non-goals: merging (what the host changed meanwhile is a conflict, which is told and not resolved), extended
-// attributes and owners (what is committed belongs to the caller), and keeping a path as it is against
-// the host's own processes: who replaces a protected file outside, in a mount that is shared with a session, takes the
-// mount on it away too.
+// Non-goals: merging (what the host changed meanwhile is a conflict, which is told and not resolved); extended
+// attributes and owners (what is committed belongs to the caller); and keeping a path as it is against
+// the host's own processes: who replaces a protected file outside, in a directory that is shared with a session, takes the
+// mount on it away too, until [Protection.Renew]. Over an overlay nobody outside can.
 package workspace

@@ -21,7 +21,7 @@ func empty(ctx context.Context, top *os.File) error {
 				return remove(top, name, false)
 			}
 			_ = unix.Fchmodat(int(top.Fd()), name, 0o700, 0) // or it can be neither read nor emptied; who may not, will be told
-			sub, err := below{top}.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
+			sub, err := below{root: top}.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
 			if err != nil {
 				return err
 			}

@@ -66,7 +66,7 @@ type Protection struct {
 func Protect(tree *os.File, p Protection) (guarded *os.File, guards Guards, err error) {
 	var undo cleanup.Stack
 	defer undo.Run()
-	plan, err := p.plan(tree)
+	plan, err := p.plan(below{root: tree})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,17 +74,17 @@ func Protect(tree *os.File, p Protection) (guarded *os.File, guards Guards, err 
 		if err := mountAt(tree, p.Place); err != nil {
 			return fmt.Errorf("attach %s: %w", tree.Name(), err)
 		}
-		for _, g := range plan {
-			if err := g.mount(p.Place); err != nil {
-				return err
-			}
-		}
 		fd, err := unix.Open(p.Place, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("open %s: %w", tree.Name(), err)
 		}
 		top := os.NewFile(uintptr(fd), tree.Name())
 		defer top.Close()
+		for _, g := range plan {
+			if err := g.mount(top); err != nil {
+				return err
+			}
+		}
 		// Attached mounts go with this namespace: the clone of all of them does not.
 		guarded, err = clone(top, unix.AT_RECURSIVE)
 		return err
@@ -113,14 +113,53 @@ type planned struct {
 	dev, ino      uint64
 }
 
+// Renew mounts guards again that are not there any more, on target in the mount namespace of a session. Whoever replaces or removes a mount
+// point outside takes the mount away everywhere, and that is how git, and most editors, write: what was done outside while a command ran is
+// unprotected until the next one begins. root is the session's root directory. What cannot be protected any more is
+// refused with CodeProtected.
+func (p Protection) Renew(root, ns *os.File, target string) error {
+	tree, err := through(root).open(target[1:], unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeProtected, "%s: %v", target, err)
+	}
+	defer tree.Close()
+	plan, err := p.plan(through(tree))
+	if err != nil {
+		return err
+	}
+	var lost []planned
+	for _, g := range plan {
+		if mount, err := g.verify(tree); err != nil {
+			lost = append(lost, g)
+		} else {
+			mount.Close()
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	return thread.Enter(ns, func() error {
+		for _, g := range lost {
+			if err := g.mount(tree); err != nil {
+				return err
+			}
+			mount, err := g.verify(tree)
+			if err != nil {
+				return err
+			}
+			mount.Close()
+		}
+		return nil
+	})
+}
+
 // plan says what is to be mounted on what, parents first, and makes what is missing. It looks
 // under the identity that the guards are against: what that one cannot find or make, it cannot change either, unless it gives
 // itself the right to, and so it is refused.
-func (p Protection) plan(tree *os.File) (plan []planned, err error) {
+func (p Protection) plan(at below) (plan []planned, err error) {
 	paths := slices.Clone(p.Paths)
 	slices.SortFunc(paths, comparePaths)
 	err = thread.As(p.Owner.caller(), func() error {
-		at := below{tree}
 		for _, path := range slices.Compact(paths) {
 			if plan, err = p.lead(at, path, plan); err != nil {
 				return err
@@ -164,7 +203,7 @@ func (p Protection) lead(at below, protected string, plan []planned) ([]planned,
 	return plan, nil
 }
 
-// look finds what is at a path, or makes it.
+// look finds what is at a path, or makes it. What was made is empty, and stays so: nothing below it is looked at.
 func (p Protection) look(at below, path string, dir bool) (st unix.Stat_t, made bool, err error) {
 	for {
 		st, err = at.stat(path)
@@ -174,6 +213,9 @@ func (p Protection) look(at below, path string, dir bool) (st unix.Stat_t, made 
 		}
 		if err != nil || p.Reserve == nil {
 			return st, false, err
+		}
+		if p.Reserve.has(path, st) { // from before, when guards are renewed
+			return st, true, nil
 		}
 		again, err := p.Reserve.share(path, st)
 		if err != nil || !again {
@@ -251,26 +293,11 @@ func remove(parent *os.File, name string, dir bool) error {
 	return unix.Unlinkat(int(parent.Fd()), name, flags)
 }
 
-// through opens a path below a mount that has guards on it: other mounts are gone through, symbolic links are not.
-func through(root *os.File, at string) (*os.File, error) {
-	fd, err := unix.Openat2(int(root.Fd()), at, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: beneath &^ unix.RESOLVE_NO_XDEV,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), at), nil
-}
+// through looks below a mount that has guards on it.
+func through(root *os.File) below { return below{root: root, across: true} }
 
 // mount mounts what is at the path on itself.
-func (g planned) mount(place string) error {
-	fd, err := unix.Open(place, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("guard %s: %w", g.path, err)
-	}
-	root := os.NewFile(uintptr(fd), place)
-	defer root.Close()
+func (g planned) mount(root *os.File) error {
 	f, err := g.find(root)
 	if err != nil {
 		return err
@@ -295,7 +322,7 @@ func (g planned) mount(place string) error {
 
 // find opens what was planned, and refuses anything else that has come to be there.
 func (g planned) find(root *os.File) (*os.File, error) {
-	f, err := through(root, g.path)
+	f, err := through(root).open(g.path, unix.O_PATH)
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeSourceChanged, "protected %s: %v", g.path, err)
 	}

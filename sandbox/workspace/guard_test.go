@@ -400,6 +400,81 @@ func TestPlaceholders(t *testing.T) {
 	}
 }
 
+// The host replaces what is protected, as git does, or removes it. In a shared directory that takes the guards away, until they are
+// renewed; in an overlay it does not.
+func TestRenew(t *testing.T) {
+	needRoot(t)
+	replace := func(dir string) {
+		t.Helper()
+		at := func(name string) string { return filepath.Join(dir, name) }
+		if err := must(os.WriteFile(at("new"), []byte("host"), 0o644), os.Rename(at("new"), at(".git/config")), os.RemoveAll(at(".git/hooks")), chownAll(dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(ns *os.File) (out []bool) {
+		for _, name := range []string{".git/config", ".git/hooks/x"} {
+			_ = thread.Enter(ns, func() error {
+				become()
+				_ = os.Mkdir(filepath.Join(mnt, filepath.Dir(name)), 0o755)
+				out = append(out, os.WriteFile(filepath.Join(mnt, name), []byte("inside"), 0o644) == nil)
+				return nil
+			})
+		}
+		return out
+	}
+	paths := []string{".git/config", ".git/hooks", ".claude/settings.json"}
+	t.Run("overlay", func(t *testing.T) {
+		dir := sourceDir(t, project)
+		b := newBox(t, dir, func(o *Options) { o.Protected = paths })
+		session(t, b.Tree, func(ns *os.File) {
+			replace(dir)
+			if got := write(ns); got[0] || got[1] {
+				t.Errorf("written: %v", got)
+			}
+		})
+	})
+	for _, renewed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("shared, renewed %v", renewed), func(t *testing.T) {
+			dir := sourceDir(t, project)
+			p := placeholders(t, filepath.Join(t.TempDir(), "placeholders"))
+			protection := Protection{Paths: paths, Owner: owner, Place: mnt,
+				Reserve: &Reservation{Placeholders: p, Session: "s", Caller: owner.caller(), Source: sandbox.Source{Path: dir}}}
+			tree, guards, err := Protect(detached(t, dir, false), protection)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tree.Close()
+			defer guards.Close()
+			session(t, tree, func(ns *os.File) {
+				var root *os.File
+				if err := thread.Enter(ns, func() error { root = openDir(t, "/"); return nil }); err != nil {
+					t.Fatal(err)
+				}
+				replace(dir)
+				if renewed {
+					for range 2 { // the second finds nothing to do
+						if err := protection.Renew(root, ns, mnt); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if got := write(ns); got[0] == renewed || got[1] == renewed {
+					t.Errorf("written: %v", got)
+				}
+				if err := must(os.Remove(filepath.Join(dir, ".git/config")), os.Symlink("HEAD", filepath.Join(dir, ".git/config"))); err != nil {
+					t.Fatal(err)
+				}
+				if err := protection.Renew(root, ns, mnt); codeOf(err) != sandbox.CodeProtected {
+					t.Errorf("a symbolic link: %v", err)
+				}
+			})
+			if err := p.Release("s"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // item leaves a placeholder as a kill leaves it between being made and being looked at.
 func item(t *testing.T, p *Placeholders, session, dir string) string {
 	t.Helper()

@@ -115,7 +115,7 @@ func (p *Placeholders) remove(h *placeholder) error {
 		return err
 	}
 	defer source.Close()
-	parent, name, err := below{source}.parent(h.Path)
+	parent, name, err := below{root: source}.parent(h.Path)
 	if isAbsent(err) {
 		return nil
 	}
@@ -219,6 +219,15 @@ func (r *Reservation) hold(h *placeholder) error {
 	return r.Placeholders.hold(r.Session, h)
 }
 
+// has reports whether what is at a path was made by the session to reserve it.
+func (r *Reservation) has(at string, st unix.Stat_t) bool {
+	r.Placeholders.mu.Lock()
+	defer r.Placeholders.mu.Unlock()
+	return slices.ContainsFunc(r.Placeholders.held[r.Session], func(h *placeholder) bool {
+		return h.Path == at && h.Temp != "" && h.Source == r.Source && h.Dev == st.Dev && h.Ino == st.Ino
+	})
+}
+
 // share keeps a placeholder of another session's that is found at a path, until this one ends too. If it was
 // about to be removed, it is gone when share returns, and the path is to be looked at again.
 func (r *Reservation) share(at string, st unix.Stat_t) (again bool, err error) {
@@ -230,7 +239,10 @@ func (r *Reservation) share(at string, st unix.Stat_t) (again bool, err error) {
 		p.left.Wait()
 		h, again = p.find(st.Dev, st.Ino, r.Session), true
 	}
-	if h == nil || again {
+	known := func(own *placeholder) bool {
+		return own.Path == at && own.Source == r.Source && own.Dev == st.Dev && own.Ino == st.Ino
+	}
+	if h == nil || again || slices.ContainsFunc(p.held[r.Session], known) {
 		return again, nil
 	}
 	return false, p.hold(r.Session, &placeholder{Caller: r.Caller, Source: r.Source, Path: at, Dir: h.Dir, Dev: st.Dev, Ino: st.Ino})

@@ -182,7 +182,7 @@ func (s *Space) Discard(ns *os.File) error {
 // drain empties an upper layer. The overlay on it remembers what it has looked up, and that takes its room until
 // it forgets, as every file system does when it is configured again.
 func drain(store, overlay *os.File) error {
-	upper, err := below{store}.open(upperName, unix.O_RDONLY|unix.O_DIRECTORY)
+	upper, err := below{root: store}.open(upperName, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (s *Space) there(dev uint64) (*os.File, error) {
 		return nil, err
 	}
 	defer root.Close()
-	f, err := through(root, s.o.Target[1:])
+	f, err := through(root).open(s.o.Target[1:], unix.O_PATH)
 	if err != nil {
 		return nil, err
 	}

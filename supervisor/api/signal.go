@@ -13,12 +13,13 @@ import (
 // is kept as it was written, so that the refusal can be recorded.
 type SignalName string
 
-// signals are the signals that may be sent, by the numbers that every Linux
-// architecture we build for (amd64, arm64, riscv64) shares.
+// signals are those that have a name, which may be sent and may end a command, by the numbers
+// that every Linux architecture we build for (amd64, arm64, riscv64) shares.
 var signals = map[SignalName]int{
-	"HUP": 1, "INT": 2, "QUIT": 3, "ABRT": 6, "KILL": 9, "USR1": 10, "USR2": 12,
-	"ALRM": 14, "TERM": 15, "CHLD": 17, "CONT": 18, "STOP": 19, "TSTP": 20,
-	"TTIN": 21, "TTOU": 22, "URG": 23, "WINCH": 28,
+	"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8,
+	"KILL": 9, "USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15,
+	"CHLD": 17, "CONT": 18, "STOP": 19, "TSTP": 20, "TTIN": 21, "TTOU": 22, "URG": 23,
+	"XCPU": 24, "XFSZ": 25, "VTALRM": 26, "PROF": 27, "WINCH": 28, "IO": 29, "SYS": 31,
 }
 
 // ParseSignal returns the canonical form of a name or decimal number. ok is false

@@ -17,11 +17,13 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"syscall"
 	"time"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -39,16 +41,33 @@ type Client struct {
 // New returns a client of the supervisor that listens on the socket. It connects with
 // the first call.
 func New(socket string) *Client {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", socket)
-	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket) }
 	return &Client{http: &http.Client{Transport: &http.Transport{
 		DialContext:         dial,
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 64,
 	}}, pause: pauses}
 }
+
+// dial connects. Where others connect faster than the supervisor accepts, the queue of the socket is full for a
+// moment: a blocking connect(2) waits then, and Go's, which does not block, gets EAGAIN.
+func dial(ctx context.Context, socket string) (net.Conn, error) {
+	var d net.Dialer
+	for begin := time.Now(); ; {
+		conn, err := d.DialContext(ctx, "unix", socket)
+		if !errors.Is(err, syscall.EAGAIN) || time.Since(begin) > patience {
+			return conn, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// patience is how long a connection waits for its turn in the queue.
+const patience = 5 * time.Second
 
 // WithScope returns a client that declares scope with every call.
 func (c *Client) WithScope(scope api.Scope) *Client {

@@ -63,10 +63,43 @@ type admission struct {
 	net.Listener
 	total, perUser int
 
-	mu   sync.Mutex
-	held map[uint32]int
-	all  int
+	mu    sync.Mutex
+	held  map[uint32]int
+	all   int
+	paced map[uint32]*pace
 }
+
+// pace is how fast one user connects: a bucket of as many connections as he may hold, which fills again
+// with connectRate.
+type pace struct {
+	left float64
+	at   time.Time
+}
+
+// connectRate is how many connections a second one user may make for ever. What is beyond is turned away before it
+// costs a goroutine: who connects in a loop would keep the others in the socket's queue.
+const connectRate = 500
+
+// steady reports whether another connection keeps the pace. The caller holds mu.
+func (a *admission) steady(uid uint32, now time.Time) bool {
+	if len(a.paced) > maxPaced {
+		clear(a.paced) // every bucket full: the next second tells who is fast
+	}
+	p := a.paced[uid]
+	if p == nil {
+		p = &pace{left: float64(a.perUser), at: now}
+		a.paced[uid] = p
+	}
+	p.left, p.at = min(float64(a.perUser), p.left+connectRate*now.Sub(p.at).Seconds()), now
+	if p.left < 1 {
+		return false
+	}
+	p.left--
+	return true
+}
+
+// maxPaced bounds the buckets: there may be as many users as numbers.
+const maxPaced = 4096
 
 // Accept returns the next connection within the bounds, as a *peerConn.
 func (a *admission) Accept() (net.Conn, error) {
@@ -98,7 +131,7 @@ func (a *admission) Accept() (net.Conn, error) {
 func (a *admission) take(uid uint32) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.all >= a.total || a.held[uid] >= a.perUser {
+	if a.all >= a.total || a.held[uid] >= a.perUser || !a.steady(uid, time.Now()) {
 		return false
 	}
 	a.all++

@@ -1,0 +1,244 @@
+package integration
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stockade-dev/stockade/internal/testbox"
+	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/client"
+)
+
+// threat is one of the numbered attacks: tried here on the real binaries, or shown by a test
+// of the package that holds it off.
+type threat struct {
+	id, what string
+	try      func(*siege)
+	shown    string // "sandbox/launch TestRights": its comment names the id
+}
+
+// siege is a supervisor under attack, with canaries around it.
+type siege struct {
+	*testing.T
+	d        *testbox.Daemon
+	c        *client.Client
+	probes   string // directory with the probe, which sessions see as /mnt/probe
+	canaries *canaries
+}
+
+// TestThreats makes the attacks one by one. A canary that was touched fails the attack that touched it.
+func TestThreats(t *testing.T) {
+	d := start(t)
+	probes := shared(t)
+	build(t, filepath.Join(probes, "probe"), "./probe")
+	k := newCanaries(t, d)
+	for _, row := range threats {
+		if row.try == nil {
+			continue
+		}
+		t.Run(row.id+" "+row.what, func(t *testing.T) {
+			k.unchanged(t)
+			row.try(&siege{T: t, d: d, c: d.Client(), probes: probes, canaries: k})
+			k.unchanged(t)
+		})
+	}
+}
+
+// TestThreatList: every attack of the list has its row, and what a row says is shown elsewhere is there.
+func TestThreatList(t *testing.T) {
+	rowsOf := map[string]int{}
+	for _, row := range rows {
+		for id := range strings.FieldsSeq(row.id) {
+			rowsOf[id]++
+		}
+	}
+	for _, row := range threats {
+		rowsOf[row.id]++
+		if row.shown == "" {
+			continue
+		}
+		dir, name, _ := strings.Cut(row.shown, " ")
+		if !shows(t, filepath.Join("..", dir), name, row.id) {
+			t.Errorf("%s: %s has no test %s whose comment names it", row.id, dir, name)
+		}
+	}
+	for _, id := range listed() {
+		if rowsOf[id] == 0 {
+			t.Errorf("%s: no row", id)
+		}
+	}
+}
+
+// listed are the attacks on isolation. Numbers that are missing from the list of attacks are missing here.
+func listed() (ids []string) {
+	absent := []int{2, 27, 34, 44}
+	for n := 1; n <= 75; n++ {
+		if !slices.Contains(absent, n) {
+			ids = append(ids, fmt.Sprintf("T%03d", n))
+		}
+	}
+	return append(ids, "T101", "T102", "T103", "T104", "T109")
+}
+
+// shows reports whether a test function of a directory has an id in its comment.
+func shows(t *testing.T, dir, name, id string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	comment := regexp.MustCompile(`(?m)((?:^//.*\n)+)func ` + regexp.QuoteMeta(name) + `\(`)
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := comment.FindSubmatch(source); m != nil && strings.Contains(string(m[1]), id) {
+			return true
+		}
+	}
+	return false
+}
+
+// rounds is how often a race is run.
+func rounds(t *testing.T) int {
+	t.Helper()
+	s := os.Getenv("STOCKADE_ROUNDS")
+	if s == "" {
+		return 500
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		t.Fatalf("STOCKADE_ROUNDS: %q", s)
+	}
+	return n
+}
+
+// shared is a directory that everybody may read.
+func shared(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		chmod(t, d, 0o755)
+	}
+	return dir
+}
+
+// session opens a session that sees the probe.
+func (s *siege) session(change func(*api.SessionOpen)) string {
+	s.Helper()
+	return opened(s.T, s.c, func(o *api.SessionOpen) {
+		o.Target.Local.Mounts = append(o.Target.Local.Mounts, api.Mount{HostPath: s.probes, GuestPath: "/mnt/probe", Mode: "ro"})
+		if change != nil {
+			change(o)
+		}
+	}).SessionID
+}
+
+// probe makes an attempt inside.
+func (s *siege) probe(session string, args ...string) string {
+	s.Helper()
+	r, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: append([]string{"/mnt/probe/probe"}, args...)})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return printed(r)
+}
+
+// want compares an answer.
+func (s *siege) want(what, got string, wanted ...string) {
+	s.Helper()
+	if !slices.Contains(wanted, got) {
+		s.Errorf("%s: %q, want %q", what, got, wanted)
+	}
+}
+
+// canaries are what nobody inside may touch, read or see.
+type canaries struct {
+	file     string
+	accepted atomic.Int64 // connections to our listeners
+	tcp      net.Listener
+	before   map[string]string
+}
+
+// watched are settings of the host that an escape likes to write.
+var watched = []string{
+	"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/sysrq",
+	"/proc/sys/kernel/randomize_va_space", "/proc/sys/vm/overcommit_memory", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/fs/protected_symlinks",
+}
+
+func newCanaries(t *testing.T, d *testbox.Daemon) *canaries {
+	t.Helper()
+	k := &canaries{file: filepath.Join(shared(t), "canary")}
+	if err := os.WriteFile(k.file, []byte("canary"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if k.tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	abstract, err := net.Listen("unix", fmt.Sprintf("@stockade-threats-%d", os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []net.Listener{k.tcp, abstract} {
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				k.accepted.Add(1)
+				c.Close()
+			}
+		}()
+	}
+	watched := slices.Clone(watched)
+	for _, name := range []string{"stockade", "stockaded", "stockade-run", "stockade-init"} {
+		watched = append(watched, filepath.Join(d.Bin, name))
+	}
+	k.before = map[string]string{}
+	for _, path := range append(watched, k.file) {
+		k.before[path] = digest(path)
+	}
+	return k
+}
+
+// unchanged fails a test that finds a canary touched.
+func (k *canaries) unchanged(t *testing.T) {
+	t.Helper()
+	for path, was := range k.before {
+		if is := digest(path); is != was {
+			t.Errorf("canary %s was %s, and is %s", path, was, is)
+		}
+	}
+	if n := k.accepted.Swap(0); n > 0 {
+		t.Errorf("%d connections reached the canaries", n)
+	}
+}
+
+// digest is what can be seen of a file: its content, and of one on a disk when it changed.
+func digest(path string) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	seen := fmt.Sprintf("%x", sha256.Sum256(content))
+	if info, err := os.Lstat(path); err == nil && !strings.HasPrefix(path, "/proc/") {
+		seen += fmt.Sprintf(" %v %v", info.Mode(), info.ModTime())
+	}
+	return seen
+}
+
+// threats are the attacks that are not one line of the escape table.
+var threats = slices.Concat(setupThreats, processThreats, resourceThreats, terminalThreats)
