@@ -300,8 +300,9 @@ func TestProtected(t *testing.T) {
 			for _, a := range attempts {
 				session(t, kind.make(t, sourceDir(t, project), nil).tree, func(ns *os.File) {
 					for _, v := range try(t, ns, 1000, a.name) {
-						// Directories below an overlay cannot be renamed anyway.
-						if v.Err != "" && !(kind.name != "shared" && strings.Contains(v.Err, "cross-device")) {
+						// Directories below an overlay cannot be renamed anyway; before Linux 6.6 its files
+						// have no attributes of users', and before 6.1 has none without a name.
+						if v.Err != "" && !(kind.name != "shared" && (strings.Contains(v.Err, "cross-device") || strings.Contains(v.Err, "not supported"))) {
 							t.Errorf("%s: %s", a.name, v.Err)
 						}
 					}
