@@ -266,17 +266,17 @@ func (p Protection) make(at below, missing string, dir bool) (st unix.Stat_t, er
 
 // makeEmpty makes an empty file or directory that everybody may read.
 func makeEmpty(parent *os.File, name string, dir bool) (st unix.Stat_t, err error) {
-	at, mode := int(parent.Fd()), uint32(0o644)
+	at, kind, mode := int(parent.Fd()), uint32(unix.S_IFREG), uint32(0o644)
 	if dir {
-		mode = 0o755
+		kind, mode = unix.S_IFDIR, 0o755
 		err = unix.Mkdirat(at, name, mode)
 	} else {
-		err = unix.Mknodat(at, name, unix.S_IFREG|mode, 0) // never open for writing
+		err = unix.Mknodat(at, name, kind|mode, 0) // never open for writing
 	}
 	if err != nil {
 		return st, err
 	}
-	if err = unix.Fchmodat(at, name, mode, 0); err == nil { // the process's umask has had its say
+	if err = (below{root: parent}).chmod(name, kindOf(kind), mode); err == nil { // the process's umask has had its say
 		err = unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	}
 	if err != nil {
