@@ -123,6 +123,11 @@ func (p Protection) Renew(root, ns *os.File, target string) error {
 		return sandbox.Errorf(sandbox.CodeProtected, "%s: %v", target, err)
 	}
 	defer tree.Close()
+	// Where the mount is in another one that is written to, somebody inside may have moved what leads to it, and put something in its place.
+	var st unix.Stat_t
+	if err := unix.Fstat(int(tree.Fd()), &st); err != nil || st.Dev != p.Reserve.Source.Dev || st.Ino != p.Reserve.Source.Ino {
+		return sandbox.Errorf(sandbox.CodeProtected, "%s: is not what was mounted there", target)
+	}
 	plan, err := p.plan(through(tree))
 	if err != nil {
 		return err
