@@ -41,6 +41,7 @@ func TestTour(t *testing.T) {
 		"\n7\n", "\n124\n", "closed: 2 execution",
 		"failed (5)", "\n5\n", "Z got two\n", "SESSION_STATE",
 		"outputs are the same in two runs", "signed by", "under a signed checkpoint: receipt", "passed, 0 failed",
+		"destination_not_allowed",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the tour shows no %q", want)
