@@ -38,7 +38,7 @@ func TestTour(t *testing.T) {
 	for _, want := range []string{
 		"LAYER", "\n7\n", " made\n", // ls -l ws
 		"\n120\n", "mount_host_path_not_allowed", "would help",
-		"\n7\n", "\n124\n", "closed: 2 execution",
+		"\n7\n", "\n124\n", "closed: 4 execution", "M made", "limit: execution memory 16MiB", "refused: seccomp  namespaces  unshare",
 		"failed (5)", "\n5\n", "Z got two\n", "SESSION_STATE",
 		"outputs are the same in two runs", "signed by", "under a signed checkpoint: receipt", "passed, 0 failed",
 		"destination_not_allowed",
