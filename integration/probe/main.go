@@ -129,6 +129,10 @@ var attempts = map[string]attempt{
 	"connect-path":     connectPath,
 	"ask":              ask,
 	"shm":              shm,
+	"fetch":            fetch,
+	"echo":             echo,
+	"hold":             hold,
+	"resolve":          resolve,
 
 	// Priorities and clocks.
 	"nice":            nice,

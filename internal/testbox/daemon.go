@@ -58,8 +58,9 @@ type Daemon struct {
 	Socket string
 	State  string
 
-	Args   []string // of the next start
-	Env    []string // likewise; the runner that the daemon starts has none of it
+	Args   []string                       // of the next start
+	Env    []string                       // likewise; the runner that the daemon starts has none of it
+	Within func(start func() error) error // calls what starts the daemon where it is to run; nil is here. See [Internet.Within]
 	client *client.Client
 	starts int
 	cmd    *exec.Cmd
@@ -98,7 +99,11 @@ func (d *Daemon) Launch() error {
 	if err != nil {
 		return err
 	}
-	if err := d.cmd.Start(); err != nil {
+	begin := d.cmd.Start
+	if d.Within != nil {
+		begin = func() error { return d.Within(d.cmd.Start) }
+	}
+	if err := begin(); err != nil {
 		return fmt.Errorf("start stockaded: %w", err)
 	}
 	d.starts++
