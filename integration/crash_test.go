@@ -354,7 +354,7 @@ func (k *killer) life(nth int) (hit bool, err error) {
 		}
 		return false, err
 	}
-	if took := k.took.add(time.Since(begin)); took > servesIn {
+	if took := k.took.add(time.Since(begin)); took > 3*servesIn { // others may be at work here
 		k.load.fault("it served after %v only", took)
 	}
 	switch {
