@@ -515,8 +515,11 @@ func TestRunnerDies(t *testing.T) {
 			d := start(t)
 			c := d.Client()
 			var execs []string
+			mine := shared(t)
 			for range 3 {
-				id := opened(t, c, nil).SessionID
+				id := opened(t, c, func(o *api.SessionOpen) {
+					o.Target.Local.Mounts = []api.Mount{{HostPath: mine, GuestPath: "/work", Mode: "rw"}}
+				}).SessionID
 				for range 2 {
 					x := begun(t, c, api.Exec{SessionID: id}, "echo begun; sleep 1000")
 					wrote(t, c, x)
@@ -536,6 +539,9 @@ func TestRunnerDies(t *testing.T) {
 			}
 			if list, err := c.Sessions(t.Context(), api.Read{State: "ready"}); err != nil || len(list) > 0 {
 				t.Errorf("%d sessions outlived their runner, %v", len(list), err)
+			}
+			if left, err := os.ReadDir(mine); err != nil || len(left) > 0 { // the next runner has removed what stood for protected paths
+				t.Errorf("left in the caller's directory: %v, %v", left, err)
 			}
 			if err := once(t.Context(), d); err != nil {
 				t.Error(err)
