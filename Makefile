@@ -5,6 +5,7 @@ GO      ?= go
 BIN     := build/bin
 RELEASE := -trimpath -ldflags=-s
 ROUNDS  ?= 100000
+ATTACKS ?= 10000
 
 # The packages that have tests which let themselves be killed.
 CRASHING := ./internal/journal ./internal/spool ./supervisor
@@ -34,9 +35,11 @@ integration: build failpoints  ## users' stories, escapes, crashes, streams, lea
 test-v2:                       ## in virtual machines without cgroup v1: Debian 12 as it is, and its newest kernel
 	bash scripts/test-v2 $(KERNELS)
 
-test-race: setup               ## what races with what, 100,000 times, and the packages where most of it meets, under the race detector
+test-race: build               ## what races with what, 100,000 times, attacks on what is being built, 10,000 times, and the packages where most of it meets, under the race detector
 	STOCKADE_ROUNDS=$(ROUNDS) $(GO) test -race -count=1 -timeout 3h -v -run '^TestRaces$$' ./supervisor
 	$(GO) test -race -count=1 -timeout 30m ./supervisor/ledger ./supervisor/server ./supervisor/client ./internal/spool ./internal/journal ./sandbox/launch
+	STOCKADE_ROUNDS=$(ATTACKS) $(GO) test -count=1 -timeout 3h ./sandbox/workspace ./sandbox/runc
+	STOCKADE_ROUNDS=$(ATTACKS) STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 3h -v -run '^TestThreats$$' ./integration
 
 soak: build failpoints         ## kills, streams, short commands and the torture of the journal, as long as they are meant to be
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 6h -tags failpoint ./internal/journal ./internal/spool

@@ -244,9 +244,10 @@ func namespaceRows() []row {
 func TestEscapes(t *testing.T) {
 	d := start(t)
 	c := d.Client()
-	r, err := c.Open(t.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}})
+	// Without a second wall the first ones hold all of it (T038).
+	r, err := c.Open(t.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}, Degraded: degraded()})
 	p := newPlaces(t, d.Socket, leaf(t, settled(t, r, err)))
-	r, err = c.Open(t.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{
+	r, err = c.Open(t.Context(), api.SessionOpen{Profile: "workspace", Degraded: degraded(), Target: api.Target{Local: &api.Local{
 		Mounts: []api.Mount{
 			{HostPath: p.probes, GuestPath: "/mnt/probe", Mode: "ro"},
 			{HostPath: p.work, GuestPath: "/work", Mode: "rw"},

@@ -123,7 +123,7 @@ func tail(s string) string {
 // once opens a session, runs a command and closes it.
 func once(ctx context.Context, d *testbox.Daemon) error {
 	c := d.Client()
-	open, err := c.Open(ctx, api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}})
+	open, err := c.Open(ctx, api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}, Degraded: degraded()})
 	if err != nil {
 		return err
 	}

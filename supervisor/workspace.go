@@ -66,7 +66,7 @@ func (s *Supervisor) Diff(ctx context.Context, req *api.Request) (*api.SpaceResu
 	}
 	looking, cancel := context.WithTimeout(ctx, diffLimit)
 	defer cancel()
-	changes, more, err := s.launcher.Changes(looking, ses.id, target, req.Space.After, int(cmp.Or(req.Space.Limit, diffPage)))
+	changes, more, err := s.launcher.Changes(looking, ses.id, target, req.Space.Last(), int(cmp.Or(req.Space.Limit, diffPage)))
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -78,7 +78,10 @@ func (s *Supervisor) Diff(ctx context.Context, req *api.Request) (*api.SpaceResu
 	}
 	r := &api.SpaceResult{Status: "ok", GuestPath: target, More: more, Changes: []api.Change{}}
 	for _, c := range changes {
-		r.Changes = append(r.Changes, api.Change{Path: c.Path, Kind: c.Kind, Type: c.Type, Mode: c.Mode, Size: c.Size, Link: c.Link})
+		told := api.Change{Kind: c.Kind, Type: c.Type, Mode: c.Mode, Size: c.Size}
+		told.Path, told.PathBytes = api.Spell(c.Path)
+		told.Link, told.LinkBytes = api.Spell(c.Link)
+		r.Changes = append(r.Changes, told)
 	}
 	return r, nil, nil
 }
@@ -123,7 +126,7 @@ func (s *Supervisor) withSpace(ctx context.Context, c *call, do func(context.Con
 // with how many those are.
 func actCommit(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
 	return s.withSpace(ctx, c, func(ctx context.Context, r *api.SpaceResult) *api.Error {
-		done, err := s.launcher.Commit(ctx, c.session.id, r.GuestPath, c.req.Space.Paths)
+		done, err := s.launcher.Commit(ctx, c.session.id, r.GuestPath, c.req.Space.Names())
 		r.Status, r.Applied = "committed", done.Applied
 		r.Left, r.Dropped = some(done.Left)
 		switch {

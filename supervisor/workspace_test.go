@@ -100,6 +100,44 @@ func codeOf(err error) api.Code {
 	return ""
 }
 
+// The names of files are bytes that somebody inside has chosen: told, paged through, committed and judged as what they are.
+func TestNamesAreBytes(t *testing.T) {
+	b := start(t)
+	defer b.stop()
+	names := []string{"\x1b[2J", "a\nb", strings.Repeat("l", 255), "x\xfe", "x\xff", strings.Repeat("\xff", 255)}
+	b.fake.change(names...)
+	id := b.session(withOverlay("/work"))
+	var got []string
+	ask := api.Workspace{SessionID: id, Limit: 1}
+	for more := true; more; {
+		page, _, err := b.diff(ask)
+		if err != nil || len(page.Changes) != 1 {
+			t.Fatalf("%+v %v", page, err)
+		}
+		c := page.Changes[0]
+		if _, err := api.Encode(page); err != nil {
+			t.Errorf("%q: %v", c.Name(), err)
+		}
+		got, more = append(got, c.Name()), page.More
+		ask.After, ask.AfterBytes = c.Path, c.PathBytes
+	}
+	if !slices.Equal(got, names) {
+		t.Errorf("%q", got)
+	}
+	var space api.Workspace
+	space.SessionID = id
+	space.Paths, space.PathsBytes = api.SpellAll(append(names, "none\xff"))
+	r := b.space(api.OpWorkspaceCommit, space)
+	if s := r.Payload.Space; r.Outcome != api.OutcomeOK || s.Applied != int64(len(names)) || !slices.Equal(s.Left, []string{"none\uFFFD"}) {
+		t.Errorf("%s %s %+v", r.Outcome, r.ErrorMessage, s)
+	}
+	// What policy reads is what is meant.
+	space.Paths, space.PathsBytes = []string{"harmless"}, [][]byte{[]byte("secret")}
+	if r := b.space(api.OpWorkspaceCommit, space); r.ErrorCode != api.CodeInvalidParams || b.fake.called("commit") != 1 {
+		t.Errorf("%s %s", r.Outcome, r.ErrorCode)
+	}
+}
+
 // Which overlay is meant is never guessed, and another principal's session is unknown.
 func TestWhichOverlay(t *testing.T) {
 	b := start(t)

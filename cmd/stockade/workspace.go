@@ -97,7 +97,9 @@ some files old and others new, never half of one, and can be asked for again.`,
 			if err != nil {
 				return err
 			}
-			r, err := c.client().WithKey(key).Commit(cmd.Context(), api.Workspace{SessionID: id, GuestPath: at, Paths: args[1:]})
+			space := api.Workspace{SessionID: id, GuestPath: at}
+			space.Paths, space.PathsBytes = api.SpellAll(args[1:]) // argv is bytes, as names are
+			r, err := c.client().WithKey(key).Commit(cmd.Context(), space)
 			return c.spaced(r, err)
 		},
 	}

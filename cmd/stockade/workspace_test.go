@@ -21,7 +21,8 @@ func TestDiff(t *testing.T) {
 	pages := map[string]api.SpaceResult{
 		"": {Status: "ok", GuestPath: "/work", More: true, Changes: []api.Change{
 			{Path: "a", Kind: "added", Type: "file"}, {Path: "d", Kind: "deleted", Type: "dir"}}},
-		"d": {Status: "ok", GuestPath: "/work", Changes: []api.Change{
+		"d": {Status: "ok", GuestPath: "/work", More: true, Changes: []api.Change{{Path: "e\uFFFD", PathBytes: []byte("e\xff"), Kind: "added", Type: "file"}}},
+		"e\uFFFD": {Status: "ok", GuestPath: "/work", Changes: []api.Change{
 			{Path: hostile, Kind: "modified", Type: "file"}, {Path: "l", Kind: "added", Type: "symlink", Link: "/etc/shadow"}}},
 	}
 	f.mux.HandleFunc("GET /v1/sessions/"+sessionOne+"/diff", func(w http.ResponseWriter, r *http.Request) {
@@ -29,10 +30,10 @@ func TestDiff(t *testing.T) {
 	})
 	f.answers("GET /v1/sessions/"+sessionTwo+"/diff", api.SpaceResult{Status: "ok", GuestPath: "/w"})
 	r := f.run(t, "", "diff", sessionOne)
-	if want := "A a\nD d/\nM a\uFFFD[2J\uFFFD\uFFFDb\nA l -> /etc/shadow\n"; r.status != 0 || r.stdout != want || r.stderr != "" {
+	if want := "A a\nD d/\nA e\uFFFD\nM a\uFFFD[2J\uFFFD\uFFFDb\nA l -> /etc/shadow\n"; r.status != 0 || r.stdout != want || r.stderr != "" {
 		t.Errorf("%+v", r)
 	}
-	if len(f.said("after=d", "guest_path=%2Fwork")) != 1 {
+	if len(f.said("after=d", "guest_path=%2Fwork")) != 1 || len(f.said("after=e%EF%BF%BD", "after_bytes=Zf8%3D")) != 1 {
 		t.Errorf("%v", f.said("diff"))
 	}
 	if r := f.run(t, "", "diff", "--exit-code", sessionOne); r.status != 1 || r.stderr != "" {
@@ -41,7 +42,7 @@ func TestDiff(t *testing.T) {
 	if r := f.run(t, "", "diff", "--exit-code", sessionTwo); r.status != 0 || r.stdout != "" {
 		t.Errorf("%+v", r)
 	}
-	if r := f.run(t, "", "diff", "--json", sessionOne); r.status != 0 || strings.Count(r.stdout, `"kind"`) != 4 {
+	if r := f.run(t, "", "diff", "--json", sessionOne); r.status != 0 || strings.Count(r.stdout, `"kind"`) != 5 || !strings.Contains(r.stdout, `"path_bytes": "Zf8="`) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -56,6 +57,10 @@ func TestCommitAndDiscard(t *testing.T) {
 	}
 	if len(f.said(`{"session_id":"`+sessionOne+`","guest_path":"/work","paths":["src","no"]}`)) != 1 {
 		t.Errorf("%v", f.said("commit"))
+	}
+	f.run(t, "", "commit", sessionOne, "src", "e\xff")
+	if len(f.said(`{"session_id":"`+sessionOne+`","paths":["src","e`+"\uFFFD"+`"],"paths_bytes":["","Zf8="]}`)) != 1 {
+		t.Errorf("%q", f.said("commit"))
 	}
 	if r := f.run(t, "", "discard", sessionOne); r.status != exitUnavailable || r.stdout != "" || !strings.Contains(r.stderr, "active_process_conflict") {
 		t.Errorf("%+v", r)

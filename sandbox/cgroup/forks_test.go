@@ -249,7 +249,7 @@ func init() {
 		}
 		attr := &syscall.ProcAttr{Files: []uintptr{0, uintptr(r[1])}, Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: 3}}
 		for range 250 {
-			if _, err := syscall.ForkExec("/bin/sh", []string{"sh", "-c", "sleep 60 & echo; exec sleep 60"}, attr); err != nil {
+			if _, err := syscall.ForkExec("/bin/sh", []string{"sh", "-c", "sleep 1000 & echo; exec sleep 1000"}, attr); err != nil {
 				return err
 			}
 		}

@@ -43,16 +43,31 @@ func build() (string, error) {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "stockade-init"), "../../cmd/stockade-init")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build stockade-init: %v: %s", err, out)
+	if err := builtInit(filepath.Join(dir, "stockade-init")); err != nil {
+		return "", err
 	}
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		return "", err
 	}
 	return dir, os.WriteFile(filepath.Join(dir, "attacker"), self, 0o755)
+}
+
+// builtInit copies stockade-init from STOCKADE_BIN, where there may be no compiler, or builds it for this run.
+func builtInit(to string) error {
+	if built := os.Getenv("STOCKADE_BIN"); built != "" {
+		data, err := os.ReadFile(filepath.Join(built, "stockade-init"))
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, data, 0o755)
+	}
+	cmd := exec.Command("go", "build", "-o", to, "../../cmd/stockade-init")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build stockade-init: %v: %s", err, out)
+	}
+	return nil
 }
 
 // needRoot skips where the kernel objects cannot be made.

@@ -276,21 +276,28 @@ func unpack(m message) ([]sandbox.Artifact, error) {
 // most, those after a path, and whether there are more. An empty target is the session's only overlay.
 func (r *Runner) Changes(ctx context.Context, session, target, after string, limit int) ([]sandbox.Change, bool, error) {
 	var reply changesReply
-	err := r.do(ctx, kindChanges, changesCall{space{session, target}, after, limit}, &reply)
-	return reply.Changes, reply.More, err
+	if err := r.do(ctx, kindChanges, changesCall{space{session, target}, []byte(after), limit}, &reply); err != nil {
+		return nil, false, err
+	}
+	changes := make([]sandbox.Change, len(reply.Changes))
+	for i, c := range reply.Changes {
+		changes[i] = sandbox.Change{Path: string(c.Path), Kind: c.Kind, Type: c.Type, Mode: c.Mode, Size: c.Size, Link: string(c.Link)}
+	}
+	return changes, reply.More, nil
 }
 
 // Commit makes the changes of an overlay to its source: those at and below paths, or with none all. A
 // commit that fails on its way says beside the error how far it came.
 func (r *Runner) Commit(ctx context.Context, session, target string, paths []string) (sandbox.Committed, error) {
 	var reply commitReply
-	if err := r.do(ctx, kindCommit, commitCall{space{session, target}, paths}, &reply); err != nil {
+	if err := r.do(ctx, kindCommit, commitCall{space{session, target}, each[[]byte](paths)}, &reply); err != nil {
 		return sandbox.Committed{}, err
 	}
+	done := sandbox.Committed{Applied: reply.Applied, Left: each[string](reply.Left)}
 	if reply.Err != nil {
-		return reply.Committed, reply.Err
+		return done, reply.Err
 	}
-	return reply.Committed, nil
+	return done, nil
 }
 
 // Discard empties an overlay.

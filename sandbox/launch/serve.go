@@ -140,8 +140,12 @@ var operations = map[kind]operation{
 		return none{}, s.handler.CloseStdin(t.Session, t.Exec)
 	}),
 	kindChanges: simple(func(s *server, ctx context.Context, c changesCall) (changesReply, error) {
-		changes, more, err := s.handler.Changes(ctx, c.Session, c.Target, c.After, c.Limit)
-		return changesReply{changes, more}, err
+		changes, more, err := s.handler.Changes(ctx, c.Session, c.Target, string(c.After), c.Limit)
+		reply := changesReply{make([]change, len(changes)), more}
+		for i, c := range changes {
+			reply.Changes[i] = change{[]byte(c.Path), []byte(c.Link), c.Kind, c.Type, c.Mode, c.Size}
+		}
+		return reply, err
 	}),
 	kindCommit: simple((*server).commit),
 	kindDiscard: simple(func(s *server, ctx context.Context, c space) (none, error) {
@@ -338,11 +342,12 @@ func (s *server) open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced,
 
 // commit answers with how far it came, whether it failed or not.
 func (s *server) commit(ctx context.Context, c commitCall) (commitReply, error) {
-	done, err := s.handler.Commit(ctx, c.Session, c.Target, c.Paths)
+	done, err := s.handler.Commit(ctx, c.Session, c.Target, each[string](c.Paths))
+	reply := commitReply{Applied: done.Applied, Left: each[[]byte](done.Left)}
 	if err != nil {
-		return commitReply{done, crossing(err)}, nil
+		reply.Err = crossing(err)
 	}
-	return commitReply{Committed: done}, nil
+	return reply, nil
 }
 
 // sessions serves kindSessions, a message for each.

@@ -80,7 +80,7 @@ const (
 type kind byte
 
 // version changes with every change of a message.
-const version = 4
+const version = 5
 
 // The bodies that are not nouns of package sandbox.
 type (
@@ -116,23 +116,31 @@ type (
 	space struct { // an overlay, by its inside path
 		Session, Target string
 	}
+	// Names below an overlay are bytes, chosen inside; JSON has text only.
 	changesCall struct {
 		space
-		After string
+		After []byte
 		Limit int
 	}
+	change struct {
+		Path, Link []byte
+		Kind, Type string
+		Mode       uint32
+		Size       int64
+	}
 	changesReply struct {
-		Changes []sandbox.Change
+		Changes []change
 		More    bool
 	}
 	commitCall struct {
 		space
-		Paths []string
+		Paths [][]byte
 	}
 	// commitReply tells how far a commit came, also one that failed on its way.
 	commitReply struct {
-		Committed sandbox.Committed
-		Err       *sandbox.Error
+		Applied int64
+		Left    [][]byte
+		Err     *sandbox.Error
 	}
 	narrowCall struct {
 		Session string
@@ -185,4 +193,13 @@ func decode(body []byte, into any) error {
 		return fmt.Errorf("launch: decode: %w", err)
 	}
 	return nil
+}
+
+// each converts a list of names.
+func each[To, From ~string | ~[]byte](list []From) []To {
+	var out []To
+	for _, name := range list {
+		out = append(out, To(name))
+	}
+	return out
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
+// bytesInside is what a name can have that was chosen inside.
+const bytesInside = "\n\x1b[2J\xff\xc0"
+
 // The fake's overlays hold the numbers from 0 to 9; what it is asked with comes back in its answers.
 
 func (f *fake) Changes(_ context.Context, session, target, after string, limit int) ([]sandbox.Change, bool, error) {
@@ -26,7 +29,10 @@ func (f *fake) Changes(_ context.Context, session, target, after string, limit i
 		if len(out) == limit {
 			return out, true, nil
 		}
-		out = append(out, sandbox.Change{Path: name, Kind: "added", Type: "symlink", Mode: 0o777, Size: 1 << 40, Link: session + target})
+		if i == 9 {
+			name += bytesInside
+		}
+		out = append(out, sandbox.Change{Path: name, Kind: "added", Type: "symlink", Mode: 0o777, Size: 1 << 40, Link: session + target + bytesInside})
 	}
 	return out, false, nil
 }
@@ -63,13 +69,16 @@ func TestWorkspaceCalls(t *testing.T) {
 	if err != nil || !more || len(first) != 4 {
 		t.Fatalf("%+v, %v, %v", first, more, err)
 	}
-	want := sandbox.Change{Path: "3", Kind: "added", Type: "symlink", Mode: 0o777, Size: 1 << 40, Link: "s/work"}
+	want := sandbox.Change{Path: "3", Kind: "added", Type: "symlink", Mode: 0o777, Size: 1 << 40, Link: "s/work" + bytesInside}
 	if diff := cmp.Diff(want, first[3]); diff != "" {
 		t.Error(diff)
 	}
 	rest, more, err := r.Changes(ctx, "s", "/work", first[3].Path, 100)
-	if err != nil || more || len(rest) != 6 || rest[0].Path != "4" {
+	if err != nil || more || len(rest) != 6 || rest[0].Path != "4" || rest[5].Path != "9"+bytesInside {
 		t.Errorf("%+v, %v, %v", rest, more, err)
+	}
+	if none, more, err := r.Changes(ctx, "s", "/work", rest[5].Path, 100); err != nil || more || len(none) != 0 {
+		t.Errorf("%+v, %v, %v", none, more, err)
 	}
 	if _, _, err := r.Changes(ctx, "none", "/work", "", 1); code(err) != sandbox.CodeNoOverlay {
 		t.Error(err)
@@ -86,11 +95,11 @@ func TestWorkspaceCalls(t *testing.T) {
 func TestCommitTellsHowFar(t *testing.T) {
 	r, _ := connect(t)
 	for session, want := range map[string]string{"s": "", "conflict": sandbox.CodeConflict, "broken": sandbox.CodeInternal} {
-		done, err := r.Commit(t.Context(), session, "/work", []string{"a", "b"})
+		done, err := r.Commit(t.Context(), session, "/work", []string{"a", "b" + bytesInside})
 		if code(err) != want || (err == nil) != (want == "") {
 			t.Errorf("%s: %v", session, err)
 		}
-		if diff := cmp.Diff(sandbox.Committed{Applied: 2, Left: []string{"a", "b"}}, done); diff != "" {
+		if diff := cmp.Diff(sandbox.Committed{Applied: 2, Left: []string{"a", "b" + bytesInside}}, done); diff != "" {
 			t.Errorf("%s: %s", session, diff)
 		}
 	}

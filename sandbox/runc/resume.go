@@ -213,7 +213,7 @@ func (r *Runner) restore(in savedSession, h *inheritance) (s *session, follow []
 
 // restore makes an execution of what was saved. One that runs is among those of init.
 func (s *session) restore(in savedExec, processes map[uint64]*guest.Process, h *inheritance) (*execution, error) {
-	x := &execution{id: in.ID, background: in.Background, session: s, limits: in.Limits, before: in.Before, denials: in.Denials}
+	x := &execution{id: in.ID, background: in.Background, session: s, group: in.Group, limits: in.Limits, before: in.Before, denials: in.Denials}
 	x.killed.Store(in.Killed)
 	x.spent.Store(in.Spent)
 	x.started, x.result, x.forgotten, x.over = in.Started, in.Result, in.Forgotten, in.Over
@@ -238,11 +238,6 @@ func (s *session) restore(in savedExec, processes map[uint64]*guest.Process, h *
 	var err error
 	if x.leaf, err = s.groups.Reopen(in.Leaf); err != nil {
 		return nil, err
-	}
-	if !x.over {
-		if err := x.number(); err != nil {
-			return nil, err
-		}
 	}
 	if s.execs[x.id] != nil {
 		return nil, errors.New("is there twice")

@@ -88,6 +88,7 @@ type savedExec struct {
 	Background            bool
 	Leaf                  string
 	Call                  uint64 // of its spawn
+	Group                 uint64
 	Limits                sandbox.ExecLimits
 	Before                cgroup.Events
 	Killed                bool
@@ -210,7 +211,7 @@ func (s *session) save(ctx context.Context, handed *bundle) (out savedSession, e
 	for _, x := range s.execs {
 		out.Execs = append(out.Execs, savedExec{
 			ID: x.id, Background: x.background, Leaf: x.leaf.Name(), Call: x.process.Load().Call(),
-			Limits: x.limits, Before: x.before, Killed: x.killed.Load(), Spent: x.spent.Load(), Denials: x.denials, Started: x.started,
+			Group: x.group, Limits: x.limits, Before: x.before, Killed: x.killed.Load(), Spent: x.spent.Load(), Denials: x.denials, Started: x.started,
 			Stdin: handed.add(x.stdin), Stdout: handed.add(x.stdout), Stderr: handed.add(x.stderr),
 			Result: x.result, Forgotten: x.forgotten, Over: x.over,
 		})

@@ -27,7 +27,7 @@ import (
 // is a change of the version: an older runner must not be replaced by one that would misunderstand it.
 var stateTypes = map[int]string{
 	1: "515b673cf2b8e9ca",
-	2: "6de4afe85cdc729f",
+	2: "26b9625941706343",
 }
 
 func TestStateVersion(t *testing.T) {
@@ -117,12 +117,14 @@ var damages = map[string]func(*saved, *[]*os.File){
 // relay is a runner in a process of its own, in two lives.
 func relay(dir string) int {
 	initBinary = os.Getenv(orphanInitEnv)
+	relayBinary = filepath.Join(filepath.Dir(initBinary), "stockade-relay")
 	err := func() error {
 		state, files, second, err := reexec.Inherited()
 		if err != nil {
 			return err
 		}
 		o := options(dir, "runcrelay"+filepath.Base(filepath.Dir(dir)))
+		o.Ceiling.Networks = []string{"egress", "none"}
 		if second {
 			return relaySecond(o, state, files)
 		}
@@ -141,11 +143,14 @@ func relayFirst(o Options) error {
 		return err
 	}
 	ctx := context.Background()
-	if _, err := r.Open(ctx, hostSpec("s")); err != nil {
+	spec := hostSpec("s")
+	spec.Network.Mode = "egress"
+	if _, err := r.Open(ctx, spec); err != nil {
 		return err
 	}
 	ended := make(chan sandbox.Result, 1)
-	for id, script := range map[string]string{"ended": "echo over; exit 3", "runs": "echo one; sleep 0.5; echo two; exit 4"} {
+	const refused = "(unshare -n true; bash -c 'exec 3<>/dev/tcp/192.0.2.1/80 && cat <&3') 2>/dev/null;"
+	for id, script := range map[string]string{"ended": "echo over; exit 3", "runs": "echo one;" + refused + "sleep 0.5;" + refused + "echo two; exit 4"} {
 		e := sandbox.Exec{Session: "s", ID: id, Argv: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Cwd: "/tmp"}
 		streams, err := r.Start(ctx, e, nil, func(r sandbox.Result) { ended <- r })
 		if err != nil {
@@ -209,8 +214,13 @@ func relaySecond(o Options, state []byte, files []*os.File) error {
 		}
 		out, err := io.ReadAll(streams.Stdout)
 		streams.Close()
-		if res := <-ended; err != nil || string(out) != want.out || res.ExitCode != want.code {
+		res := <-ended
+		if err != nil || string(out) != want.out || res.ExitCode != want.code {
 			return fmt.Errorf("%s: %q %+v %v", want.id, out, res, err)
+		}
+		// What is refused is told and counted on by whoever goes on.
+		if n := len(res.Denials); want.id == "runs" && (n != 2 || res.Denials[0].Count != 2 || res.Denials[1].Count != 2 || res.Network.Refused != 2) {
+			return fmt.Errorf("%s: %+v", want.id, res)
 		}
 	}
 	if _, err := r.Close(context.Background(), "s"); err != nil {

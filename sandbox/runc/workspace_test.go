@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -210,4 +211,88 @@ func TestProtected(t *testing.T) {
 			before.mustLeaveNothing(t, r)
 		}
 	}
+}
+
+// A name that is not UTF-8 is told as well as it can be, and every change once, however short the pages (T130).
+func TestChangesOfAnyBytes(t *testing.T) {
+	r := newRunner(t)
+	spec := hostSpec("odd")
+	dir := mkdir(t, filepath.Join(sharedDir(t), "work"), 0o755, 0)
+	spec.Mounts = []sandbox.Mount{{Source: source(t, r, spec.Caller, dir), Target: "/work", Overlay: &sandbox.Overlay{Bytes: 1 << 20, Inodes: 100}}}
+	open(t, r, spec)
+	defer closeSession(t, r, "odd")
+	if o := shell(t, r, "odd", `cd /work && touch a "$(printf 'b\377')" "$(printf 'b\376')" c && ln -s "$(printf '\377')" d`); o.ExitCode != 0 {
+		t.Fatalf("%+v", o)
+	}
+	var told []string
+	after, more := "", true
+	for pages := 0; more && pages < 10; pages++ {
+		var changes []sandbox.Change
+		var err error
+		if changes, more, err = r.Changes(context.Background(), "odd", "", after, 1); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range changes {
+			told = append(told, c.Path+c.Link)
+			after = c.Path
+		}
+	}
+	if want := []string{"a", "b\ufffd", "b\ufffd", "c", "d\ufffd"}; !slices.Equal(told, want) {
+		t.Errorf("%q, want %q", told, want)
+	}
+}
+
+// Executions stand still for a commit, and go on after it; a session that was frozen stays so.
+func TestCommitStandsStill(t *testing.T) {
+	r := newRunner(t)
+	spec := hostSpec("still")
+	dir := mkdir(t, filepath.Join(sharedDir(t), "work"), 0o755, 0)
+	spec.Mounts = []sandbox.Mount{{Source: source(t, r, spec.Caller, dir), Target: "/work", Overlay: &sandbox.Overlay{Bytes: 8 << 20, Inodes: 100}}}
+	open(t, r, spec)
+	defer closeSession(t, r, "still")
+	ctx := context.Background()
+	// Both files have the same lines, at every moment at which both are written.
+	x := start(t, r, sandbox.Exec{Session: "still", ID: "writer", Cwd: "/work", Argv: []string{"/bin/sh", "-c", "i=0; while [ ! -e stop ]; do i=$((i+1)); echo $i > one; echo $i > two; done"}}, nil)
+	number := func(name string) (n int) {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			_, err = fmt.Sscan(string(data), &n)
+		}
+		if err != nil {
+			return -1 // it has not begun, or is between the truncation and the write
+		}
+		return n
+	}
+	last := 0
+	for range 20 {
+		time.Sleep(10 * time.Millisecond)
+		if _, err := r.Commit(ctx, "still", "", nil); err != nil {
+			t.Fatal(err)
+		}
+		one, two := number("one"), number("two")
+		if one != -1 && two != -1 && one != two && one != two+1 {
+			t.Errorf("one %d, two %d", one, two)
+		}
+		if one != -1 && one < last {
+			t.Errorf("%d after %d", one, last)
+		}
+		last = max(last, one)
+	}
+	if last == 0 {
+		t.Error("it did not go on")
+	}
+	if err := r.Freeze(ctx, "still", "", true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit(ctx, "still", "", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Start(ctx, sandbox.Exec{Session: "still", ID: "late", Argv: []string{"/bin/true"}, Cwd: "/"}, nil, func(sandbox.Result) {}); codeOf(err) != sandbox.CodeFrozen {
+		t.Errorf("got %v", err)
+	}
+	if err := r.Freeze(ctx, "still", "", false); err != nil {
+		t.Fatal(err)
+	}
+	shell(t, r, "still", ": > /work/stop")
+	x.wait()
 }

@@ -61,7 +61,7 @@ type Protection struct {
 }
 
 // Protect mounts guards on paths of a detached mount, and returns it with them as one detached
-// mount, which takes the place of tree. What does not exist is reserved: made empty, and guarded. A symbolic
+// mount, which takes the place of tree. What does not exist is reserved: made empty, or as contents has it, and guarded. A symbolic
 // link on the way, or at the end, is refused with CodeProtected, and so is a file that has other names: by one of them it could be written.
 func Protect(tree *os.File, p Protection) (guarded *os.File, guards Guards, err error) {
 	var undo cleanup.Stack
@@ -203,7 +203,7 @@ func (p Protection) lead(at below, protected string, plan []planned) ([]planned,
 	return plan, nil
 }
 
-// look finds what is at a path, or makes it. What was made is empty, and stays so: nothing below it is looked at.
+// look finds what is at a path, or makes it. What was made stays as it is: nothing below it is looked at.
 func (p Protection) look(at below, path string, dir bool) (st unix.Stat_t, made bool, err error) {
 	for {
 		st, err = at.stat(path)
@@ -225,8 +225,12 @@ func (p Protection) look(at below, path string, dir bool) (st unix.Stat_t, made 
 }
 
 // namesFile decides what a missing path is reserved as: a file if its name has an extension, or ends as the names of
-// files do that programs read at their start; a directory otherwise. An empty file is a valid one for most of them.
+// files do that programs read at their start; a directory otherwise. An empty file is a valid one for most of them, and the
+// others have a row in contents.
 func namesFile(at string) bool {
+	if contentOf(at) != "" {
+		return true
+	}
 	name := path.Base(at)
 	if strings.LastIndexByte(name, '.') > 0 {
 		return !strings.HasSuffix(name, ".d")
@@ -236,7 +240,24 @@ func namesFile(at string) bool {
 
 var fileEndings = []string{"rc", "config", "profile", "env", "login", "logout", "modules", "attributes", "ignore", "file", "HEAD"}
 
-// make reserves a missing path: it comes to be there empty, whole, and by nobody else's hand.
+// contents are what a missing file is reserved with where an empty one is an error to who reads it, by the end of its path. They say what
+// is true without the file.
+var contents = []struct{ end, content string }{
+	// Where git has hooks, configuration and references, seen from .git: there. (Written by somebody inside, it has git
+	// on the host run what he likes; empty, it stops git.)
+	{".git/commondir", ".\n"},
+}
+
+func contentOf(at string) string {
+	for _, c := range contents {
+		if strings.HasSuffix("/"+at, "/"+c.end) {
+			return c.content
+		}
+	}
+	return ""
+}
+
+// make reserves a missing path: it comes to be there whole, and by nobody else's hand.
 func (p Protection) make(at below, missing string, dir bool) (st unix.Stat_t, err error) {
 	parent, name, err := at.parent(missing)
 	if err != nil {
@@ -249,7 +270,7 @@ func (p Protection) make(at below, missing string, dir bool) (st unix.Stat_t, er
 			return st, err
 		}
 	}
-	if st, err = makeEmpty(parent, temp, dir); err != nil {
+	if st, err = makeReserved(parent, temp, dir, contentOf(missing)); err != nil {
 		return st, fmt.Errorf("reserve: %w", err)
 	}
 	if p.Reserve != nil {
@@ -264,16 +285,23 @@ func (p Protection) make(at below, missing string, dir bool) (st unix.Stat_t, er
 	return st, nil
 }
 
-// makeEmpty makes an empty file or directory that everybody may read.
-func makeEmpty(parent *os.File, name string, dir bool) (st unix.Stat_t, err error) {
+// makeReserved makes an empty directory, or a file, that everybody may read.
+func makeReserved(parent *os.File, name string, dir bool, content string) (st unix.Stat_t, err error) {
 	at, mode := int(parent.Fd()), uint32(0o644)
 	if dir {
 		mode = 0o755
 		err = unix.Mkdirat(at, name, mode)
 	} else {
-		err = unix.Mknodat(at, name, unix.S_IFREG|mode, 0) // never open for writing
+		err = unix.Mknodat(at, name, unix.S_IFREG|mode, 0) // open for writing only if there is something to write
 	}
 	if err != nil {
+		return st, err
+	}
+	if content != "" {
+		err = fill(parent, name, content)
+	}
+	if err != nil {
+		_ = remove(parent, name, dir)
 		return st, err
 	}
 	if err = unix.Fchmodat(at, name, mode, 0); err == nil { // the process's umask has had its say
@@ -283,6 +311,15 @@ func makeEmpty(parent *os.File, name string, dir bool) (st unix.Stat_t, err erro
 		_ = remove(parent, name, dir)
 	}
 	return st, err
+}
+
+func fill(parent *os.File, name, content string) error {
+	f, err := below{root: parent}.open(name, unix.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(content)
+	return errors.Join(err, f.Close())
 }
 
 func remove(parent *os.File, name string, dir bool) error {

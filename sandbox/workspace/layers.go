@@ -66,10 +66,11 @@ var overlayOptions = [][2]string{
 	{"xino", "off"},
 }
 
-// mount makes the overlay, detached. Linux takes layers by descriptor since 6.13, and detached ones since 6.15.
+// mount makes the overlay, detached. Linux takes layers by descriptor since 6.13, and detached ones since 6.15; before 6.5
+// overlays are configured by text alone, which is another errno.
 func (l *layers) mount(target, place string) (tree *os.File, err error) {
 	tree, err = l.byDescriptor(target)
-	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EBADF) {
+	if old := errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EBADF) || errors.Is(err, unix.EOPNOTSUPP); err != nil && !old {
 		return nil, err
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
-// Placeholders are the empty files and directories that keep protected paths, in callers' directories,
+// Placeholders are the files and empty directories that keep protected paths, in callers' directories,
 // from being created. They are remembered on the disk from before they are there until they are removed, so that a
 // runner that begins can remove those of one that was killed. Sessions can share one: the last removes it.
 type Placeholders struct {
@@ -78,8 +79,8 @@ func (p *Placeholders) Sweep() error {
 	return errors.Join(errs...)
 }
 
-// Release removes the placeholders of a session that no other needs: those that are still the same object, and
-// empty. What cannot be removed is forgotten all the same, and said.
+// Release removes the placeholders of a session that no other needs: those that are still the same object, with
+// what they were made with. What cannot be removed is forgotten all the same, and said.
 func (p *Placeholders) Release(session string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,8 +131,7 @@ func (p *Placeholders) remove(h *placeholder) error {
 		}
 		// Nobody else chooses the temporary name: a runner that was killed there had not looked at the object yet.
 		ours := st.Dev == h.Dev && st.Ino == h.Ino || h.Ino == 0 && name == h.Temp
-		empty := kindOf(st.Mode) == "file" && st.Size == 0 || kindOf(st.Mode) == "dir" // which the kernel removes only if it is empty
-		if !ours || !empty {
+		if !ours || !unused(parent, name, st, contentOf(h.Path)) {
 			continue
 		}
 		if err := remove(parent, name, kindOf(st.Mode) == "dir"); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
@@ -139,6 +139,32 @@ func (p *Placeholders) remove(h *placeholder) error {
 		}
 	}
 	return nil
+}
+
+// unused reports whether nobody has given a placeholder another content. A directory the kernel removes only if it is
+// empty. An empty file is one that a runner was killed over before it could write.
+func unused(parent *os.File, name string, st unix.Stat_t, content string) bool {
+	switch kindOf(st.Mode) {
+	case "dir":
+		return true
+	case "file":
+	default:
+		return false
+	}
+	if st.Size == 0 {
+		return true
+	}
+	if st.Size != int64(len(content)) {
+		return false
+	}
+	f, err := below{root: parent}.open(name, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	has := make([]byte, len(content))
+	_, err = io.ReadFull(f, has)
+	return err == nil && string(has) == content
 }
 
 // find returns a placeholder that is this object, of any session but one. The caller holds mu.

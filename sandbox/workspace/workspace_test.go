@@ -126,7 +126,8 @@ func detached(t testing.TB, path string, readOnly bool) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	// The runner's own mounts are no peers of the host's: what is mounted on a clone of one stays there.
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
 	if readOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
@@ -166,14 +167,19 @@ func (b *box) act(t testing.TB, fn func(at func(string) string) error) {
 	}
 }
 
+// inside attaches a tree for as long as fn runs. Before Linux 6.15 nothing clones what is attached nowhere: so
+// it is the tree that is attached, and the clone takes its place.
 func inside(tree *os.File, fn func(at func(string) string) error) error {
 	return thread.Apart(func() error {
-		top, err := clone(tree, 0)
+		if err := mountAt(tree, mnt); err != nil {
+			return err
+		}
+		top, err := clone(tree, unix.AT_RECURSIVE)
 		if err != nil {
 			return err
 		}
 		defer top.Close()
-		if err := mountAt(top, mnt); err != nil {
+		if err := unix.Dup3(int(top.Fd()), int(tree.Fd()), unix.O_CLOEXEC); err != nil {
 			return err
 		}
 		become()

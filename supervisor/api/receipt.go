@@ -226,12 +226,14 @@ type SpaceResult struct {
 
 // Change is one difference between an overlay and what lies below it.
 type Change struct {
-	Path string `json:"path"` // relative to the mount
-	Kind string `json:"kind"` // added, modified, deleted
-	Type string `json:"type"` // file, dir, symlink, fifo
-	Mode uint32 `json:"mode,omitzero"`
-	Size int64  `json:"size_bytes,omitzero"`
-	Link string `json:"link,omitempty"`
+	Path      string `json:"path"`                 // relative to the mount
+	PathBytes []byte `json:"path_bytes,omitempty"` // the path, when it is not UTF-8: then path has U+FFFD for what is not
+	Kind      string `json:"kind"`                 // added, modified, deleted
+	Type      string `json:"type"`                 // file, dir, symlink, fifo
+	Mode      uint32 `json:"mode,omitzero"`
+	Size      int64  `json:"size_bytes,omitzero"`
+	Link      string `json:"link,omitempty"`
+	LinkBytes []byte `json:"link_bytes,omitempty"` // as path_bytes
 }
 
 // Output is one stream of an execution: a tagged variant. Empty output is absent.

@@ -157,12 +157,14 @@ type Exec struct {
 
 // Workspace names an overlay of a session, and paths in it (host.workspace.diff, commit and discard).
 type Workspace struct {
-	SessionID string   `json:"session_id"`
-	GuestPath string   `json:"guest_path,omitempty"` // of the mount; "" where the session has one overlay
-	Paths     []string `json:"paths,omitempty"`      // of commit: relative to it, and all that is below them; absent is everything
-	Limit     int64    `json:"limit,omitzero"`       // of diff: how many changes in one answer; 0 means 1000
-	After     string   `json:"after,omitempty"`      // of diff: the last path of the answer before
-	Scope     Scope    `json:"scope,omitzero"`
+	SessionID  string   `json:"session_id"`
+	GuestPath  string   `json:"guest_path,omitempty"`  // of the mount; "" where the session has one overlay
+	Paths      []string `json:"paths,omitempty"`       // of commit: relative to it, and all that is below them; absent is everything
+	PathsBytes [][]byte `json:"paths_bytes,omitempty"` // of commit: one beside each of paths, "" where that is UTF-8; paths have U+FFFD for what is not
+	Limit      int64    `json:"limit,omitzero"`        // of diff: how many changes in one answer; 0 means 1000
+	After      string   `json:"after,omitempty"`       // of diff: the last path of the answer before
+	AfterBytes []byte   `json:"after_bytes,omitempty"` // of diff: its path_bytes, if it has them
+	Scope      Scope    `json:"scope,omitzero"`
 }
 
 // SessionNarrow takes a part of a live session's network away (host.session.narrow). What is

@@ -128,15 +128,17 @@ var checks = map[Op][]check{
 	},
 	OpWorkspaceDiff: space(
 		check{CodeInvalidParams, func(r *Request) string { return pageFault(r.Space.Limit) }},
-		check{CodeInvalidParams, func(r *Request) string { return optional("after", r.Space.After, relFault) }},
-		check{CodeInvalidParams, func(r *Request) string { return needless("paths", len(r.Space.Paths) > 0) }}),
+		check{CodeInvalidParams, func(r *Request) string { return optional("after", r.Space.Last(), relFault) }},
+		check{CodeInvalidParams, func(r *Request) string { return spellingFault("after_bytes", r.Space.After, r.Space.AfterBytes) }},
+		check{CodeInvalidParams, func(r *Request) string { return needless("paths", r.Space.named()) }}),
 	OpWorkspaceCommit: space(
-		check{CodeInvalidParams, func(r *Request) string { return eachFault("paths", r.Space.Paths, relFault) }},
+		check{CodeInvalidParams, func(r *Request) string { return spellingsFault(r.Space) }},
+		check{CodeInvalidParams, func(r *Request) string { return eachFault("paths", r.Space.Names(), relFault) }},
 		check{CodeInvalidParams, func(r *Request) string {
-			return needless("limit and after", r.Space.Limit != 0 || r.Space.After != "")
+			return needless("limit and after", r.Space.paged())
 		}}),
 	OpWorkspaceDiscard: space(check{CodeInvalidParams, func(r *Request) string {
-		return needless("paths, limit and after", len(r.Space.Paths) > 0 || r.Space.Limit != 0 || r.Space.After != "")
+		return needless("paths, limit and after", r.Space.named() || r.Space.paged())
 	}}),
 	OpProcessInput: control(
 		check{CodeInvalidStdin, func(r *Request) string { return inputFault(r.Input) }},

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/base64"
 	"iter"
 	"net/url"
 	"strconv"
@@ -9,11 +10,11 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
-// Diff returns a page of what an overlay has that its source has not: SessionID, GuestPath, After and Limit
-// count.
+// Diff returns a page of what an overlay has that its source has not: SessionID, GuestPath, After with AfterBytes, and
+// Limit count.
 func (c *Client) Diff(ctx context.Context, page api.Workspace) (*api.SpaceResult, error) {
 	q := url.Values{}
-	for name, value := range map[string]string{"guest_path": page.GuestPath, "after": page.After} {
+	for name, value := range map[string]string{"guest_path": page.GuestPath, "after": page.After, "after_bytes": base64.StdEncoding.EncodeToString(page.AfterBytes)} {
 		if value != "" {
 			q.Set(name, value)
 		}
@@ -42,7 +43,8 @@ func (c *Client) Changes(ctx context.Context, space api.Workspace) iter.Seq2[api
 			if !page.More || len(page.Changes) == 0 {
 				return
 			}
-			space.GuestPath, space.After = page.GuestPath, page.Changes[len(page.Changes)-1].Path
+			last := page.Changes[len(page.Changes)-1]
+			space.GuestPath, space.After, space.AfterBytes = page.GuestPath, last.Path, last.PathBytes
 		}
 	}
 }

@@ -13,8 +13,13 @@ import (
 )
 
 // snapshotVersion is that of the documents below. A change of what Apply makes of records changes
-// it too: a state of other rules is not one of ours.
-const snapshotVersion = 3
+// it too. Documents since oldestSnapshot are taken up: where the journal has been trimmed, nothing else stands for
+// what is gone. Version 2 knew no narrowed network and summed up nothing until a session had ended; its
+// sums begin with the records behind it.
+const (
+	snapshotVersion = 3
+	oldestSnapshot  = 2
+)
 
 // snapshot is a State as a document. Owners are named by their place in the list of owners. Every list
 // has one order, so that equal states have equal bytes.
@@ -142,7 +147,7 @@ func (c Capture) Encode() ([]byte, error) {
 // Snapshot returns the canonical bytes of the state.
 func (s *State) Snapshot() ([]byte, error) { return s.Capture().Encode() }
 
-// Restore returns the state of which b is the snapshot. What Snapshot cannot have made is an
+// Restore returns the state of which b is the snapshot, of this version of it or one before. What Snapshot cannot have made is an
 // error; whether b is the right one, only the journal knows: see [SnapshotTaken].
 func Restore(b []byte) (*State, error) {
 	var doc snapshot
@@ -157,8 +162,8 @@ func Restore(b []byte) (*State, error) {
 }
 
 func (doc *snapshot) state() (*State, error) {
-	if doc.Version != snapshotVersion {
-		return nil, fmt.Errorf("version %d, this program knows %d", doc.Version, snapshotVersion)
+	if doc.Version < oldestSnapshot || doc.Version > snapshotVersion {
+		return nil, fmt.Errorf("version %d, this program knows %d to %d", doc.Version, oldestSnapshot, snapshotVersion)
 	}
 	if doc.Records < 0 || doc.Limits != doc.Limits.orDefault() || !doc.Limits.valid() {
 		return nil, errors.New("records or limits cannot be")

@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -808,6 +809,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	for _, c := range []struct{ from, to string }{
 		{`"version":3`, `"version":4`},
+		{`"version":3`, `"version":1`},
 		{`"records":`, `"records":-`},
 		{`"history":2000,`, ``},
 		{`"owner":1`, `"owner":7`},
@@ -830,5 +832,35 @@ func TestRestoreRefuses(t *testing.T) {
 		if _, err := Restore([]byte(changed)); err == nil {
 			t.Errorf("%s instead of %s was taken", c.to, c.from)
 		}
+	}
+}
+
+// T205: what a program of the version before has stored, byte for byte, is the same state now, and goes on by today's rules.
+func TestRestoreOlder(t *testing.T) {
+	older, err := os.ReadFile("testdata/snapshot-2.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Restore(older)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &teller{t, s, 1000}
+	got, err := l.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Replace(string(older), `"version":2`, `"version":3`, 1)
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+	l.apply(&Narrowed{Header: l.head(), SessionID: "s-1", Network: api.GrantNetwork{Mode: "none"}})
+	l.settle("i-exec", api.OutcomeOK, api.Payload{Exec: &api.ExecResult{Usage: api.Usage{CPUNS: 7}, Network: &api.Traffic{Sent: 8}}})
+	ses, ok := l.Session("s-1")
+	if !ok || ses.Narrowed != 1 || ses.Usage.CPUNS != 7 || ses.Network == nil || ses.Network.Sent != 8 || ses.Live != 0 {
+		t.Errorf("%+v", ses)
+	}
+	if p := l.process("x-2"); p.State != api.StateCompleted {
+		t.Errorf("%+v", p)
 	}
 }

@@ -93,6 +93,7 @@ func TestDocs(t *testing.T) {
 	d.show("GET /v1/sessions/{session_id}/diff", of+"/diff?guest_path=/tmp", "")
 	d.show("POST /v1/sessions/{session_id}/commit", of+"/commit", `{"paths":["main.go"]}`)
 	d.show("POST /v1/sessions/{session_id}/commit", of+"/commit", `{"paths":["../main.go"]}`)
+	d.show("POST /v1/sessions/{session_id}/commit", of+"/commit", `{"paths":["main.go","caf\uFFFD.txt"],"paths_bytes":["","Y2Fm6S50eHQ="]}`)
 	d.show("POST /v1/sessions/{session_id}/discard", of+"/discard", `{"guest_path":"/work"}`)
 	d.show("POST /v1/sessions/{session_id}/discard", of+"/discard", `{"paths":["main.go"]}`)
 	d.show("GET /v1/intents", "/v1/intents?session_id="+session+"&limit=2", "")

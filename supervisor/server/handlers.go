@@ -173,8 +173,9 @@ func read(c *call) {
 func readDiff(c *call) {
 	req, err := c.fromURL()
 	if err == nil {
-		r := req.Read
-		req.Read, req.Space = nil, &api.Workspace{SessionID: r.SessionID, GuestPath: c.query.Get("guest_path"), After: r.After, Limit: r.Limit}
+		r, after := req.Read, []byte(nil)
+		after, err = c.bytes("after_bytes")
+		req.Read, req.Space = nil, &api.Workspace{SessionID: r.SessionID, GuestPath: c.query.Get("guest_path"), After: r.After, AfterBytes: after, Limit: r.Limit}
 	}
 	c.serve(req, err)
 }

@@ -295,12 +295,12 @@ func (f *fake) Collect(_ context.Context, _ string, paths []string) ([]sandbox.A
 	return out, nil
 }
 
-// Changes has one change in every overlay.
+// Changes has two changes in every overlay, one with a name of an older time.
 func (f *fake) Changes(_ context.Context, _, _, after string, _ int) ([]sandbox.Change, bool, error) {
 	if after >= "main.go" {
 		return nil, false, nil
 	}
-	return []sandbox.Change{{Path: "main.go", Kind: "modified", Type: "file", Mode: 0o644, Size: 42}}, false, nil
+	return []sandbox.Change{{Path: "caf\xe9.txt", Kind: "added", Type: "file", Mode: 0o644, Size: 7}, {Path: "main.go", Kind: "modified", Type: "file", Mode: 0o644, Size: 42}}, false, nil
 }
 
 func (f *fake) Commit(_ context.Context, _, _ string, paths []string) (sandbox.Committed, error) {

@@ -113,6 +113,8 @@ func parametersOf(r route, s *schemas) []object {
 		switch name {
 		case "limit", "stdout", "stderr", "wait_ms", "max_bytes":
 			schema = object{"type": "integer", "minimum": 0}
+		case "after_bytes":
+			schema["contentEncoding"] = "base64"
 		case "active":
 			schema = object{"type": "boolean"}
 		case "label":

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/base64"
 	"errors"
 	"io"
 	"mime"
@@ -213,6 +214,15 @@ func parseQuery(u *url.URL, names []string) (url.Values, *api.Error) {
 		}
 	}
 	return q, nil
+}
+
+// bytes reads a parameter in base64, as a body would have it.
+func (c *call) bytes(name string) ([]byte, *api.Error) {
+	b, err := base64.StdEncoding.Strict().DecodeString(c.query.Get(name))
+	if err != nil {
+		return nil, api.Errorf(api.CodeInvalidHeader, "%s is not base64", name)
+	}
+	return b, nil
 }
 
 func (c *call) number(name string) (int64, *api.Error) {

@@ -36,7 +36,7 @@ func routes() []route {
 		{"POST", "/v1/sessions/{session_id}/narrow", api.OpSessionNarrow, control, "Take a part of a session's network away. What is reached through it is cut off.",
 			nil, api.SessionNarrow{}, api.Receipt{}},
 		{"GET", "/v1/sessions/{session_id}/diff", api.OpWorkspaceDiff, readDiff, "Read what an overlay of a session has that its source has not: a page, in order of paths.",
-			[]string{"guest_path", "after", "limit"}, nil, api.SpaceResult{}},
+			[]string{"guest_path", "after", "after_bytes", "limit"}, nil, api.SpaceResult{}},
 		{"POST", "/v1/sessions/{session_id}/commit", api.OpWorkspaceCommit, control, "Make the changes of an overlay to its source, all of them or those at and below paths.",
 			nil, api.Workspace{}, api.Receipt{}},
 		{"POST", "/v1/sessions/{session_id}/discard", api.OpWorkspaceDiscard, control, "Empty an overlay of a session in which nothing runs.", nil, api.Workspace{}, api.Receipt{}},
