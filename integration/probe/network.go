@@ -102,3 +102,18 @@ func resolve(args []string) (string, error) {
 	}
 	return strings.Join(addrs, " "), err
 }
+
+// floodConnections connects to a socket again and again, and keeps some of the connections, for ever.
+func floodConnections(args []string) (string, error) {
+	var held [64]net.Conn
+	for i := 0; ; i = (i + 1) % len(held) {
+		c, err := net.Dial("unix", args[0])
+		if err != nil {
+			continue
+		}
+		if old := held[i]; old != nil {
+			old.Close()
+		}
+		held[i] = c
+	}
+}
