@@ -13,7 +13,9 @@ test_full_needs_a_profile_that_lists_it if {
 	with_networks(["none", "full"], [], local({"/network_mode": "full"})).grant.network == {"mode": "full", "allow": []}
 }
 
-test_egress_without_a_list_reaches_nothing if granted(local({"/network_mode": "egress"})).network == {"mode": "egress", "allow": []}
+test_egress_without_a_list_reaches_nothing if {
+	with_networks(["egress"], [], local({"/network_mode": "egress"})).grant.network == {"mode": "egress", "allow": []}
+}
 
 test_a_hermetic_session_has_no_network if {
 	every mode in ["egress", "full"] {
