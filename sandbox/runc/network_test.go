@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/network"
 )
 
 // hostAddress is one of this host's that is not on the loopback; there may be none.
@@ -194,7 +195,13 @@ func TestRelayDies(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Error("nobody was told")
 	}
-	if o := x.wait(); len(o.Denials) != 1 || o.Denials[0].Layer != "network" || o.ExitCode == 0 {
-		t.Errorf("%+v", o)
+	if load, err := r.Load("net"); err != nil || !load.NetworkLost {
+		t.Errorf("%+v %v", load, err)
+	}
+	// One that ran when it died, and one that came later.
+	for _, o := range []outcome{x.wait(), shell(t, r, "net", fetcher(t)("192.0.2.1", 80))} {
+		if len(o.Denials) != 1 || o.Denials[0].Rule != sandbox.RuleNetworkLost || sandbox.RuleNetworkLost != network.RuleEnded || o.ExitCode == 0 {
+			t.Errorf("%+v", o)
+		}
 	}
 }
