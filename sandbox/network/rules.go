@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"reflect"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -33,33 +34,57 @@ type rule struct {
 }
 
 // chains lead what a session sends to the relay, and drop what is left. They are asked in the order of their priorities, so
-// that the second sees where the first has led a packet to. A packet that is dropped is EPERM for whoever sent it.
+// that each sees where the one before has led a packet to. A packet that is dropped is EPERM for whoever sent it.
+//
+// Whatever is led has an entry in the kernel's table of connections, for 120 s at most after its end. Entries are counted for each
+// namespace, but their memory (256 bytes) is nobody's, and the table is the host's: where too many share a bucket,
+// the host's own connections fail. So what stays inside has no entry, and of what is led so many begin in a second:
+// 65,000 entries of a session are the most there can be.
 var chains = []chain{
+	{"spare", nftables.ChainTypeFilter, nftables.ChainPriorityRaw, nftables.ChainPolicyAccept, "type filter hook output priority -300; policy accept", []rule{
+		// What ICMP says of a packet that was led is led back with it.
+		{"meta l4proto icmp accept", []expr.Any{load(expr.MetaKeyL4PROTO), is(unix.IPPROTO_ICMP), accept}},
+		{"meta l4proto ipv6-icmp accept", []expr.Any{load(expr.MetaKeyL4PROTO), is(unix.IPPROTO_ICMPV6), accept}},
+		{"th sport 1 accept", []expr.Any{field(expr.PayloadBaseTransportHeader, 0, 2), is(port(portTCP)...), accept}},
+		{"th sport 53 accept", []expr.Any{field(expr.PayloadBaseTransportHeader, 0, 2), is(port(portDNS)...), accept}},
+		{"th dport 1 accept", []expr.Any{field(expr.PayloadBaseTransportHeader, 2, 2), is(port(portTCP)...), accept}},
+		{"th dport 53 accept", []expr.Any{field(expr.PayloadBaseTransportHeader, 2, 2), is(port(portDNS)...), accept}},
+		{"ip daddr 127.0.0.0/8 notrack", to(loopback4, untracked)},
+		{"ip6 daddr ::1 notrack", to(loopback6, untracked)},
+	}},
 	{"lead", nftables.ChainTypeNAT, nftables.ChainPriorityNATDest, nftables.ChainPolicyAccept, "type nat hook output priority -100; policy accept", []rule{
+		{"limit rate over 500/second burst 5000 packets drop", []expr.Any{
+			&expr.Limit{Type: expr.LimitTypePkts, Rate: 500, Unit: expr.LimitTimeSecond, Burst: 5000, Over: true}, drop,
+		}},
 		// Also on the loopback, where the stubs of resolvers listen that the session's resolv.conf may name.
 		{"tcp dport 53 redirect to :53", []expr.Any{load(expr.MetaKeyL4PROTO), is(unix.IPPROTO_TCP), field(expr.PayloadBaseTransportHeader, 2, 2), is(port(53)...), number(portDNS), redirect}},
 		{"udp dport 53 redirect to :53", []expr.Any{load(expr.MetaKeyL4PROTO), is(unix.IPPROTO_UDP), field(expr.PayloadBaseTransportHeader, 2, 2), is(port(53)...), number(portDNS), redirect}},
-		{"ip daddr 127.0.0.0/8 accept", loopback4},
-		{"ip6 daddr ::1 accept", loopback6},
+		{"ip daddr 127.0.0.0/8 accept", to(loopback4, accept)},
+		{"ip6 daddr ::1 accept", to(loopback6, accept)},
 		{"meta l4proto tcp redirect to :1", []expr.Any{load(expr.MetaKeyL4PROTO), is(unix.IPPROTO_TCP), number(portTCP), redirect}},
 	}},
 	{"keep", nftables.ChainTypeFilter, nftables.ChainPriorityFilter, nftables.ChainPolicyDrop, "type filter hook output priority 0; policy drop", []rule{
-		{"ip daddr 127.0.0.0/8 accept", loopback4},
-		{"ip6 daddr ::1 accept", loopback6},
+		{"ip daddr 127.0.0.0/8 accept", to(loopback4, accept)},
+		{"ip6 daddr ::1 accept", to(loopback6, accept)},
 	}},
 }
 
 var (
 	redirect  = &expr.Redir{RegisterProtoMin: 1, RegisterProtoMax: 1, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED}
 	accept    = &expr.Verdict{Kind: expr.VerdictAccept}
+	drop      = &expr.Verdict{Kind: expr.VerdictDrop}
+	untracked = &expr.Notrack{}
 	loopback4 = []expr.Any{
 		load(expr.MetaKeyNFPROTO), is(unix.NFPROTO_IPV4), field(expr.PayloadBaseNetworkHeader, 16, 4),
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: []byte{255, 0, 0, 0}, Xor: make([]byte, 4)}, is(127, 0, 0, 0), accept,
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: []byte{255, 0, 0, 0}, Xor: make([]byte, 4)}, is(127, 0, 0, 0),
 	}
 	loopback6 = []expr.Any{
-		load(expr.MetaKeyNFPROTO), is(unix.NFPROTO_IPV6), field(expr.PayloadBaseNetworkHeader, 24, 16), is(net.IPv6loopback...), accept,
+		load(expr.MetaKeyNFPROTO), is(unix.NFPROTO_IPV6), field(expr.PayloadBaseNetworkHeader, 24, 16), is(net.IPv6loopback...),
 	}
 )
+
+// to says what becomes of what matches.
+func to(match []expr.Any, what expr.Any) []expr.Any { return append(slices.Clip(match), what) }
 
 func load(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: 1} }
 
@@ -92,7 +117,7 @@ func applyRules() error {
 	err = c.Flush()
 	for _, missing := range []error{unix.ENOENT, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT} {
 		if errors.Is(err, missing) {
-			return sandbox.Errorf(sandbox.CodeUnsupported, "nftables: %v: this kernel lacks nf_tables, its nat chains or its redirect: modprobe -a nf_tables nft_chain_nat nft_redir, or build them in", err)
+			return sandbox.Errorf(sandbox.CodeUnsupported, "nftables: %v: this kernel lacks nf_tables, its nat chains, redirect, notrack or limit: modprobe -a nf_tables nft_chain_nat nft_redir nft_ct nft_limit, or build them in", err)
 		}
 	}
 	if err != nil {
