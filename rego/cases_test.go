@@ -248,6 +248,9 @@ deny contains {"code": "odd", "subject": "mounts", "message": "an odd number"} i
 		for what, e := range lesser {
 			d := e.Decide(t.Context(), rego.Open, in)
 			if d.Allow && !before.Allow {
+				if what == "overlays for rw" && boundless(before.Deny) { // an overlay is what the denial asks for
+					continue
+				}
 				t.Fatalf("%s allows %v", what, before.Deny)
 			}
 			if d.Allow && !networkOf(d.Grant.Network).Within(networkOf(before.Grant.Network)) {
@@ -263,4 +266,9 @@ deny contains {"code": "odd", "subject": "mounts", "message": "an odd number"} i
 			}
 		}
 	})
+}
+
+// boundless reports that all that speaks against a grant is a mount that nothing bounds.
+func boundless(deny []api.Deny) bool {
+	return !slices.ContainsFunc(deny, func(d api.Deny) bool { return !strings.HasPrefix(d.Message, "nothing bounds what is written") })
 }

@@ -117,6 +117,7 @@ func TestFailuresAreDenials(t *testing.T) {
 		{"a path protected as nothing", grantWith("/mounts", `[{"host_path": "/a", "guest_path": "/b", "mode": "rw", "protect": [""]}]`), api.CodePolicyResult},
 		{"destinations of no network", grantWith("/network", `{"mode": "none", "allow": [{"name": "example.org"}]}`), api.CodePolicyResult},
 		{"a destination that is none", grantWith("/network", `{"mode": "egress", "allow": [{"name": "127.1"}]}`), api.CodePolicyResult},
+		{"the names of everybody", grantWith("/network", `{"mode": "egress", "allow": [{"name": "*.co.uk"}]}`), api.CodePolicyResult},
 		{"a prefix that is not masked", grantWith("/network", `{"mode": "egress", "allow": [{"cidr": "192.0.2.1/24"}]}`), api.CodePolicyResult},
 		{"ports that name nothing", grantWith("/network", `{"mode": "egress", "allow": [{"name": "example.org", "ports": []}]}`), api.CodePolicyResult},
 		{"a port beyond 16 bits", grantWith("/network", `{"mode": "egress", "allow": [{"name": "example.org", "ports": [65536]}]}`), api.CodePolicyResult},

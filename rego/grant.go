@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 
+	"golang.org/x/net/publicsuffix"
+
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -117,6 +119,11 @@ func checkNetwork(n api.GrantNetwork) error {
 	for _, d := range n.Allow {
 		if err := d.Validate(); err != nil {
 			return fmt.Errorf("network: %w", err)
+		}
+		if below, wild := strings.CutPrefix(d.Name, "*."); wild {
+			if suffix, icann := publicsuffix.PublicSuffix(below); icann && suffix == below {
+				return fmt.Errorf("network: %s is the names of everybody who registers one", d.Name)
+			}
 		}
 	}
 	return nil

@@ -96,7 +96,7 @@ var trials = []trial{
 	{"seccomp filter", true, seccompFilter, "a kernel with CONFIG_SECCOMP_FILTER"},
 	{sandbox.LayerNotify, true, notification, fmt.Sprintf(kernel, "5.7")},
 	{sandbox.LayerLandlock, true, landlock, "a kernel with CONFIG_SECURITY_LANDLOCK (5.13), and landlock in its lsm= list"},
-	{"nftables", false, redirect, "modprobe -a nf_tables nft_chain_nat nft_redir nft_ct nft_limit; a kernel with CONFIG_NF_TABLES, CONFIG_NF_NAT, CONFIG_NFT_REDIR, CONFIG_NFT_CT and CONFIG_NFT_LIMIT"},
+	{"nftables", false, redirect, "modprobe -a nf_tables nft_chain_nat nft_redir nft_limit nft_ct; a kernel with CONFIG_NF_TABLES, CONFIG_NF_NAT, CONFIG_NFT_REDIR, CONFIG_NFT_LIMIT and CONFIG_NFT_CT"},
 	{"sealed memfd", true, sealedMemfd, "a kernel with CONFIG_MEMFD_CREATE"},
 	{"executable memfd flag", false, executableMemfd, fmt.Sprintf(kernel, "6.3")},
 	{"pidfd", true, pidfd, fmt.Sprintf(kernel, "5.4")},

@@ -309,7 +309,7 @@ func overlaid(layers func(ctx int) error) error {
 }
 
 // redirect has the kinds of rules of a session's network accepted in a network namespace that goes with its
-// thread: what leaves is turned to a port of the session's own, so often in a second; what stays is not tracked.
+// thread: what leaves is turned to a port of the session's own.
 func redirect() (string, error) {
 	done := make(chan error, 1)
 	go func() {
@@ -332,19 +332,17 @@ func install() error {
 	chain := c.AddChain(&nftables.Chain{
 		Name: "output", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityNATDest,
 	})
+	c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},
+		&expr.Limit{Type: expr.LimitTypePkts, Rate: 1, Unit: expr.LimitTimeSecond},
+		&expr.Immediate{Register: 1, Data: []byte{0, 1}},
+		&expr.Redir{RegisterProtoMin: 1},
+	}})
 	raw := c.AddChain(&nftables.Chain{
 		Name: "raw", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityRaw,
 	})
 	c.AddRule(&nftables.Rule{Table: table, Chain: raw, Exprs: []expr.Any{&expr.Notrack{}}})
-	c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
-		&expr.Limit{Type: expr.LimitTypePkts, Rate: 1, Unit: expr.LimitTimeSecond, Burst: 1, Over: true}, &expr.Verdict{Kind: expr.VerdictDrop},
-	}})
-	c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},
-		&expr.Immediate{Register: 1, Data: []byte{0, 1}},
-		&expr.Redir{RegisterProtoMin: 1},
-	}})
 	if err := c.Flush(); err != nil {
 		return fmt.Errorf("nftables: %w", err)
 	}

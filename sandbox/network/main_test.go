@@ -63,9 +63,10 @@ func playHost() error {
 	if err := netlink.LinkSetUp(lo); err != nil {
 		return err
 	}
-	for _, everything := range []string{"0.0.0.0/0", "::/0"} {
+	for everything, src := range map[string]string{"0.0.0.0/0": "127.0.0.1", "::/0": "::1"} {
 		_, dst, _ := net.ParseCIDR(everything)
-		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: dst, Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Table: unix.RT_TABLE_MAIN}); err != nil {
+		// From the loopback, or it would be taken for an address of the host's.
+		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: dst, Src: net.ParseIP(src), Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Table: unix.RT_TABLE_MAIN}); err != nil {
 			return err
 		}
 	}

@@ -299,7 +299,7 @@ func TestEvidence(t *testing.T) {
 	}
 	for _, want := range []string{
 		"link lo up", "route local 0.0.0.0/0 table 254 src 127.0.0.1", "route local ::/0 table 254",
-		"chain keep: type filter hook output priority 0; policy drop", "rule lead 5: meta l4proto tcp redirect to :1",
+		"chain keep: type filter hook output priority 0; policy drop", "rule lead 6: meta l4proto tcp redirect to :1",
 	} {
 		if !slices.Contains(lines, want) {
 			t.Errorf("evidence lacks %q: %q", want, lines)

@@ -220,13 +220,19 @@ func (p *process) kill() {
 	}
 }
 
+// maxNotice is more than any notice has. A relay parses hostile bytes; what it says goes into receipts.
+const maxNotice = 4 << 10
+
 func (p *process) read(done chan struct{}) {
 	defer close(done)
 	for {
 		b, fds, err := p.control.Receive()
 		packet.CloseAll(fds)
 		var n relay.Notice
-		if err == nil {
+		switch {
+		case err == nil && len(b) > maxNotice:
+			err = errors.New("the relay says too much at once")
+		case err == nil:
 			err = relay.Decode(b, &n)
 		}
 		switch {

@@ -34,38 +34,39 @@ type rule struct {
 }
 
 // chains lead what a session sends to the relay, and drop what is left. They are asked in the order of their priorities, so
-// that each sees where the one before has led a packet to. A packet that is dropped is EPERM for whoever sent it.
+// that each sees where the one before has led a packet to. A packet that is dropped is EPERM for whoever sent it; the first of a connection of TCP
+// the kernel sends again after a second.
 //
-// Whatever is led has an entry in the kernel's table of connections, for 120 s at most after its end. Entries are counted for each
-// namespace, but their memory (256 bytes) is nobody's, and the table is the host's: where too many share a bucket,
-// the host's own connections fail. So what stays inside has no entry, and of what is led so many begin in a second:
-// 65,000 entries of a session are the most there can be.
+// What the kernel notes of a connection is nobody's memory: no group is charged for it. So of what stays inside nothing is noted, and of
+// what is led to the relay only so much in a second: 44 thousand notes (17 MiB) at most, which go after 30 s (UDP) or 120 s (TCP).
 var chains = []chain{
 	{"spare", nftables.ChainTypeFilter, nftables.ChainPriorityRaw, nftables.ChainPolicyAccept, "type filter hook output priority -300; policy accept", []rule{
-		// What ICMP says of a packet that was led is led back with it.
+		{"tcp dport 53 accept", slices.Concat(questions(unix.IPPROTO_TCP, 2), []expr.Any{accept})},
+		{"udp dport 53 accept", slices.Concat(questions(unix.IPPROTO_UDP, 2), []expr.Any{accept})},
+		// Answers of the relay find their way back by the note.
+		{"tcp sport 53 accept", slices.Concat(questions(unix.IPPROTO_TCP, 0), []expr.Any{accept})},
+		{"udp sport 53 accept", slices.Concat(questions(unix.IPPROTO_UDP, 0), []expr.Any{accept})},
+		{"tcp sport 1 accept", []expr.Any{load(expr.MetaKeyL4PROTO), is(unix.IPPROTO_TCP), field(expr.PayloadBaseTransportHeader, 0, 2), is(port(portTCP)...), accept}},
+		// An error is told to whom it is about by the note of that.
 		{"meta l4proto icmp accept", []expr.Any{load(expr.MetaKeyL4PROTO), is(unix.IPPROTO_ICMP), accept}},
 		{"meta l4proto ipv6-icmp accept", []expr.Any{load(expr.MetaKeyL4PROTO), is(unix.IPPROTO_ICMPV6), accept}},
-		{"th sport 1 accept", []expr.Any{field(expr.PayloadBaseTransportHeader, 0, 2), is(port(portTCP)...), accept}},
-		{"th sport 53 accept", []expr.Any{field(expr.PayloadBaseTransportHeader, 0, 2), is(port(portDNS)...), accept}},
-		{"th dport 1 accept", []expr.Any{field(expr.PayloadBaseTransportHeader, 2, 2), is(port(portTCP)...), accept}},
-		{"th dport 53 accept", []expr.Any{field(expr.PayloadBaseTransportHeader, 2, 2), is(port(portDNS)...), accept}},
-		{"ip daddr 127.0.0.0/8 notrack", to(loopback4, untracked)},
-		{"ip6 daddr ::1 notrack", to(loopback6, untracked)},
+		{"ip daddr 127.0.0.0/8 notrack", slices.Concat(loopback4, []expr.Any{&expr.Notrack{}})},
+		{"ip6 daddr ::1 notrack", slices.Concat(loopback6, []expr.Any{&expr.Notrack{}})},
 	}},
 	{"lead", nftables.ChainTypeNAT, nftables.ChainPriorityNATDest, nftables.ChainPolicyAccept, "type nat hook output priority -100; policy accept", []rule{
-		{"limit rate over 500/second burst 5000 packets drop", []expr.Any{
-			&expr.Limit{Type: expr.LimitTypePkts, Rate: 500, Unit: expr.LimitTimeSecond, Burst: 5000, Over: true}, drop,
-		}},
+		// Only the first packet of a connection comes here.
+		{"meta l4proto tcp limit rate over 200/second burst 2048 packets drop", []expr.Any{load(expr.MetaKeyL4PROTO), is(unix.IPPROTO_TCP), more(200), drop}},
+		{"meta l4proto udp limit rate over 500/second burst 2048 packets drop", []expr.Any{load(expr.MetaKeyL4PROTO), is(unix.IPPROTO_UDP), more(500), drop}},
 		// Also on the loopback, where the stubs of resolvers listen that the session's resolv.conf may name.
-		{"tcp dport 53 redirect to :53", []expr.Any{load(expr.MetaKeyL4PROTO), is(unix.IPPROTO_TCP), field(expr.PayloadBaseTransportHeader, 2, 2), is(port(53)...), number(portDNS), redirect}},
-		{"udp dport 53 redirect to :53", []expr.Any{load(expr.MetaKeyL4PROTO), is(unix.IPPROTO_UDP), field(expr.PayloadBaseTransportHeader, 2, 2), is(port(53)...), number(portDNS), redirect}},
-		{"ip daddr 127.0.0.0/8 accept", to(loopback4, accept)},
-		{"ip6 daddr ::1 accept", to(loopback6, accept)},
+		{"tcp dport 53 redirect to :53", slices.Concat(questions(unix.IPPROTO_TCP, 2), []expr.Any{number(portDNS), redirect})},
+		{"udp dport 53 redirect to :53", slices.Concat(questions(unix.IPPROTO_UDP, 2), []expr.Any{number(portDNS), redirect})},
+		{"ip daddr 127.0.0.0/8 accept", slices.Concat(loopback4, []expr.Any{accept})},
+		{"ip6 daddr ::1 accept", slices.Concat(loopback6, []expr.Any{accept})},
 		{"meta l4proto tcp redirect to :1", []expr.Any{load(expr.MetaKeyL4PROTO), is(unix.IPPROTO_TCP), number(portTCP), redirect}},
 	}},
 	{"keep", nftables.ChainTypeFilter, nftables.ChainPriorityFilter, nftables.ChainPolicyDrop, "type filter hook output priority 0; policy drop", []rule{
-		{"ip daddr 127.0.0.0/8 accept", to(loopback4, accept)},
-		{"ip6 daddr ::1 accept", to(loopback6, accept)},
+		{"ip daddr 127.0.0.0/8 accept", slices.Concat(loopback4, []expr.Any{accept})},
+		{"ip6 daddr ::1 accept", slices.Concat(loopback6, []expr.Any{accept})},
 	}},
 }
 
@@ -73,7 +74,6 @@ var (
 	redirect  = &expr.Redir{RegisterProtoMin: 1, RegisterProtoMax: 1, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED}
 	accept    = &expr.Verdict{Kind: expr.VerdictAccept}
 	drop      = &expr.Verdict{Kind: expr.VerdictDrop}
-	untracked = &expr.Notrack{}
 	loopback4 = []expr.Any{
 		load(expr.MetaKeyNFPROTO), is(unix.NFPROTO_IPV4), field(expr.PayloadBaseNetworkHeader, 16, 4),
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: []byte{255, 0, 0, 0}, Xor: make([]byte, 4)}, is(127, 0, 0, 0),
@@ -83,8 +83,15 @@ var (
 	}
 )
 
-// to says what becomes of what matches.
-func to(match []expr.Any, what expr.Any) []expr.Any { return append(slices.Clip(match), what) }
+// questions are those to DNS, or with the offset of the source port their answers.
+func questions(protocol byte, offset uint32) []expr.Any {
+	return []expr.Any{load(expr.MetaKeyL4PROTO), is(protocol), field(expr.PayloadBaseTransportHeader, offset, 2), is(port(portDNS)...)}
+}
+
+// more than so many in a second, beyond a burst.
+func more(rate uint64) expr.Any {
+	return &expr.Limit{Type: expr.LimitTypePkts, Rate: rate, Unit: expr.LimitTimeSecond, Burst: 2048, Over: true}
+}
 
 func load(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: 1} }
 
@@ -117,7 +124,7 @@ func applyRules() error {
 	err = c.Flush()
 	for _, missing := range []error{unix.ENOENT, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT} {
 		if errors.Is(err, missing) {
-			return sandbox.Errorf(sandbox.CodeUnsupported, "nftables: %v: this kernel lacks nf_tables, its nat chains, redirect, notrack or limit: modprobe -a nf_tables nft_chain_nat nft_redir nft_ct nft_limit, or build them in", err)
+			return sandbox.Errorf(sandbox.CodeUnsupported, "nftables: %v: this kernel lacks nf_tables, its nat chains, redirect, limits or notrack: modprobe -a nf_tables nft_chain_nat nft_redir nft_limit nft_ct, or build them in", err)
 		}
 	}
 	if err != nil {

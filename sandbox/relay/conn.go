@@ -244,15 +244,22 @@ func (r *relay) open(in *net.TCPConn, group uint64, why basis, dst netip.AddrPor
 		}
 	}
 	var out *net.TCPConn
+	no := &refusal{RuleUnreachable, object}
 	for _, addr := range addrs {
-		var err error
-		if out, err = r.dial(ctx, netip.AddrPortFrom(addr, dst.Port())); err == nil {
-			why.addr = addr
-			break
+		c, err := r.dial(ctx, netip.AddrPortFrom(addr, dst.Port()))
+		if err != nil {
+			continue
 		}
+		if toHost(c) && !r.policy.Load().opens(netip.PrefixFrom(addr, addr.BitLen()), addr, dst.Port()) {
+			abort(c)
+			no = &refusal{RuleDenied, object}
+			continue
+		}
+		out, why.addr = c, addr
+		break
 	}
 	if out == nil {
-		return nil, &refusal{RuleUnreachable, object}
+		return nil, no
 	}
 	c := &conn{in: in, out: out, group: group, object: object, basis: why}
 	r.mu.Lock()
@@ -265,6 +272,12 @@ func (r *relay) open(in *net.TCPConn, group uint64, why basis, dst netip.AddrPor
 	r.mu.Unlock()
 	r.count(group, Traffic{Connections: 1})
 	return c, nil
+}
+
+// toHost reports whether a connection leads to an address of the host's: it comes from there too. Those that the host had when the session was
+// opened are reserved, and not dialed; it may have got another since, or answer for more than it has.
+func toHost(c *net.TCPConn) bool {
+	return addrPort(c.LocalAddr()).Addr() == addrPort(c.RemoteAddr()).Addr()
 }
 
 // addresses are those of a name that it may lead to: first the one that the program chose, if it is one of them.

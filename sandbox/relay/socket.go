@@ -39,10 +39,15 @@ func originalDst(c *net.TCPConn) (dst netip.AddrPort, err error) {
 
 // moved is what a live connection has carried, by the word of the kernel.
 func (c *conn) moved() (sent, received int64) {
-	if info := tcpInfo(c.in); info != nil {
-		return int64(info.Bytes_received), int64(info.Bytes_sent - info.Bytes_retrans)
+	info := tcpInfo(c.in)
+	if info == nil {
+		return 0, 0
 	}
-	return 0, 0
+	sent = int64(info.Bytes_received)
+	if info.State == unix.BPF_TCP_CLOSE_WAIT || info.State == unix.BPF_TCP_LAST_ACK { // the end counts like a byte
+		sent--
+	}
+	return sent, int64(info.Bytes_sent - info.Bytes_retrans)
 }
 
 // idle is how long nothing has come from either end.

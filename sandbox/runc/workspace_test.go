@@ -255,19 +255,19 @@ func TestCommitStandsStill(t *testing.T) {
 	x := start(t, r, sandbox.Exec{Session: "still", ID: "writer", Cwd: "/work", Argv: []string{"/bin/sh", "-c", "i=0; while [ ! -e stop ]; do i=$((i+1)); echo $i > one; echo $i > two; done"}}, nil)
 	number := func(name string) (n int) {
 		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
+		if err == nil {
+			_, err = fmt.Sscan(string(data), &n)
 		}
-		if _, err := fmt.Sscan(string(data), &n); err != nil {
-			n = -1 // between the truncation and the write
+		if err != nil {
+			return -1 // it has not begun, or is between the truncation and the write
 		}
 		return n
 	}
 	last := 0
 	for range 20 {
 		time.Sleep(10 * time.Millisecond)
-		if c, err := r.Commit(ctx, "still", "", nil); err != nil || c.Applied == 0 {
-			t.Fatalf("%+v %v", c, err)
+		if _, err := r.Commit(ctx, "still", "", nil); err != nil {
+			t.Fatal(err)
 		}
 		one, two := number("one"), number("two")
 		if one != -1 && two != -1 && one != two && one != two+1 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +48,26 @@ func (b below) parent(at string) (dir *os.File, name string, err error) {
 	dir, err = b.open(path.Dir(at), unix.O_PATH|unix.O_DIRECTORY)
 	return dir, path.Base(at), err
 }
+
+// chmod sets the permissions of what is at a path, if it is of that kind: never, as fchmodat(2) does, of what a symbolic link leads to
+// that somebody has put there meanwhile. fchmodat2, which would do, has come with Linux 6.6.
+func (b below) chmod(at, kind string, mode uint32) error {
+	f, err := b.open(at, unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	if kindOf(st.Mode) != kind {
+		return errReplaced
+	}
+	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(int(f.Fd())), mode)
+}
+
+var errReplaced = errors.New("is another object now")
 
 // readlink says where the symbolic link at a path leads.
 func (b below) readlink(at string) (string, error) {

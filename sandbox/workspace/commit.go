@@ -133,7 +133,7 @@ func (c *commit) comes(d difference) error {
 	p := place{parent, name}
 	if d.typ() == "dir" && kindOf(d.lower.Mode) == "dir" {
 		c.modes[d.path] = d.upper.Mode & 0o777
-		_ = unix.Fchmodat(int(parent.Fd()), name, d.lower.Mode&0o7777|0o700, 0) // something may have to come into it
+		_ = below{root: parent}.chmod(name, "dir", d.lower.Mode&0o7777|0o700) // something may have to come into it
 		return nil
 	}
 	temp, err := c.beside(parent, d.path)
@@ -268,7 +268,7 @@ func (c *commit) build(p place, d difference) error {
 		if err := unix.Mknodat(at, p.name, unix.S_IFIFO|mode, 0); err != nil {
 			return err
 		}
-		return unix.Fchmodat(at, p.name, mode, 0) // the process's umask has had its say
+		return below{root: p.dir}.chmod(p.name, "fifo", mode) // the process's umask has had its say
 	}
 }
 
@@ -321,7 +321,7 @@ func (c *commit) copy(p place, d difference) (err error) {
 // inherited it, and drops it in its execve only; as long, nobody could execute the file (ETXTBSY). The kernel grants a read lease when there is no
 // writer. Where it grants none, or somebody holds on to it, there is nothing to wait for.
 func (c *commit) quiet(p place) {
-	f, err := below{root: p.dir}.open(p.name, unix.O_RDONLY)
+	f, err := below{root: p.dir}.open(p.name, unix.O_RDONLY|unix.O_NONBLOCK) // a fifo that has come to be there would be waited for
 	if err != nil {
 		return
 	}
@@ -453,7 +453,7 @@ func discard(ctx context.Context, p place, dir bool) error {
 	if !dir {
 		return remove(p.dir, p.name, false)
 	}
-	_ = unix.Fchmodat(int(p.dir.Fd()), p.name, 0o700, 0) // it has no other name any more
+	_ = below{root: p.dir}.chmod(p.name, "dir", 0o700) // it has no other name any more
 	f, err := below{root: p.dir}.open(p.name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err

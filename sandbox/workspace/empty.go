@@ -20,7 +20,7 @@ func empty(ctx context.Context, top *os.File) error {
 			if !dir {
 				return remove(top, name, false)
 			}
-			_ = unix.Fchmodat(int(top.Fd()), name, 0o700, 0) // or it can be neither read nor emptied; who may not, will be told
+			_ = below{root: top}.chmod(name, "dir", 0o700) // or it can be neither read nor emptied; who may not, will be told
 			sub, err := below{root: top}.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
 			if err != nil {
 				return err
@@ -34,7 +34,7 @@ func empty(ctx context.Context, top *os.File) error {
 					if remove(sub, inner, true) == nil {
 						return nil
 					}
-					_ = unix.Fchmodat(int(sub.Fd()), inner, 0o700, 0) // a directory that moves is written to: its ..
+					_ = below{root: sub}.chmod(inner, "dir", 0o700) // a directory that moves is written to: its ..
 					for {
 						moved++
 						err := unix.Renameat2(int(sub.Fd()), inner, int(top.Fd()), ".moved-"+strconv.Itoa(moved), unix.RENAME_NOREPLACE)

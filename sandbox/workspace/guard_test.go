@@ -439,8 +439,12 @@ func TestRenew(t *testing.T) {
 		t.Run(fmt.Sprintf("shared, renewed %v", renewed), func(t *testing.T) {
 			dir := sourceDir(t, project)
 			p := placeholders(t, filepath.Join(t.TempDir(), "placeholders"))
+			var st unix.Stat_t
+			if err := unix.Stat(dir, &st); err != nil {
+				t.Fatal(err)
+			}
 			protection := Protection{Paths: paths, Owner: owner, Place: mnt,
-				Reserve: &Reservation{Placeholders: p, Session: "s", Caller: owner.caller(), Source: sandbox.Source{Path: dir}}}
+				Reserve: &Reservation{Placeholders: p, Session: "s", Caller: owner.caller(), Source: sandbox.Source{Path: dir, Dev: st.Dev, Ino: st.Ino}}}
 			tree, guards, err := Protect(detached(t, dir, false), protection)
 			if err != nil {
 				t.Fatal(err)
