@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -254,6 +255,118 @@ func adopted(t *testing.T, way restart) {
 	settledOnceAfter(t, d)
 }
 
+// TestAdoptedIsolation replaces the daemon, and the runner, under a session with an overlay, protected paths and a network: the
+// connections of the relay go on, ceilings of running executions hold and are told, so are refusals from before and after; what
+// was written is there to be looked at and committed; what stood for protected paths goes with the session (R133, R255).
+func TestAdoptedIsolation(t *testing.T) {
+	for _, way := range restarts {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			adoptedIsolation(t, way)
+		})
+	}
+}
+
+func adoptedIsolation(t *testing.T, way restart) {
+	d, _ := startOutside(t)
+	c := d.Client()
+	probes, over, shared := shared(t), shared(t), shared(t)
+	build(t, filepath.Join(probes, "probe"), "./probe")
+	if err := os.WriteFile(filepath.Join(over, "old"), []byte("old\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	id := opened(t, c, func(o *api.SessionOpen) {
+		o.Target.Local.NetworkMode = "egress"
+		o.Target.Local.Mounts = []api.Mount{
+			{HostPath: probes, GuestPath: "/mnt/probe", Mode: "ro"}, {HostPath: over, GuestPath: "/work/over", Mode: "overlay"}, {HostPath: shared, GuestPath: "/work/shared", Mode: "rw"},
+		}
+	}).SessionID
+	const until = "echo begun; while [ ! -e /tmp/go ]; do sleep 0.02; done; "
+	running := map[string]string{}
+	for name, ask := range map[string]struct {
+		limits api.Limits
+		script string
+	}{
+		"memory":   {api.Limits{MemoryBytes: 32 << 20}, until + "head -c 99M /dev/zero | tail; exit 5"},
+		"pids":     {api.Limits{PIDs: 8}, until + "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.2 & done; exit 0"},
+		"cpu_time": {api.Limits{CPUTimeNS: int64(time.Second)}, until + "while :; do :; done"},
+		"refused":  {api.Limits{}, "unshare -U true; " + until + "unshare -U true; /mnt/probe/probe echo tcp 11.0.0.9:7; exit 6"},
+		"holds":    {api.Limits{}, "exec /mnt/probe/probe hold beta.test:7"},
+	} {
+		running[name] = begun(t, c, api.Exec{SessionID: id, Limits: ask.limits}, ask.script)
+	}
+	for _, x := range running {
+		wrote(t, c, x)
+	}
+	shell(t, c, id, "echo new >/work/over/old; echo before >/work/over/before")
+
+	way.do(t, d)
+
+	held := func() int {
+		p, err := c.Output(t.Context(), running["holds"], api.Read{})
+		if err != nil || p.End {
+			t.Fatalf("the connection: %+v, %v", p, err)
+		}
+		var n int
+		for _, chunk := range p.Output {
+			n += len(chunk.Bytes)
+		}
+		return n
+	}
+	was := held()
+	eventually(t, "the connection is used", func() bool { return held() > was })
+	shell(t, c, id, "echo after >/work/over/after; echo pwned >/work/over/.envrc; echo pwned >/work/shared/.envrc; : >/tmp/go")
+
+	for _, ceiling := range []string{"memory", "pids", "cpu_time"} {
+		x := ended(t, c, running[ceiling]).Payload.Exec
+		if x == nil || !slices.ContainsFunc(x.LimitsHit, func(h api.LimitHit) bool { return h.Ceiling == ceiling && h.Scope == "execution" }) {
+			t.Errorf("the ceiling of %s: %+v", ceiling, x)
+		}
+	}
+	told := map[string]int64{}
+	for _, r := range ended(t, c, running["refused"]).Payload.Exec.Denials {
+		told[r.Layer] += r.Count
+	}
+	if told["seccomp"] != 2 || told["network"] != 1 {
+		t.Errorf("refusals from before and after: %v", told)
+	}
+
+	r, err := c.Narrow(t.Context(), api.SessionNarrow{SessionID: id, Network: api.GrantNetwork{Mode: "none"}})
+	settled(t, r, err)
+	if x := ended(t, c, running["holds"]).Payload.Exec; !slices.ContainsFunc(x.Denials, func(d api.Denial) bool { return d.Rule == "narrowed" }) || x.Network == nil || x.Network.Connections != 1 {
+		t.Errorf("the connection ended as %+v", x)
+	}
+
+	diff, err := c.Diff(t.Context(), api.Workspace{SessionID: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changes []string
+	for _, ch := range diff.Changes {
+		changes = append(changes, ch.Kind+" "+ch.Path)
+	}
+	if want := []string{"added after", "added before", "modified old"}; !slices.Equal(changes, want) {
+		t.Errorf("changes %q, want %q", changes, want)
+	}
+	if old, err := os.ReadFile(filepath.Join(over, "old")); err != nil || string(old) != "old\n" {
+		t.Errorf("outside before the commit: %q, %v", old, err)
+	}
+	r, err = c.Commit(t.Context(), api.Workspace{SessionID: id, Paths: []string{"old", "after"}})
+	settled(t, r, err)
+	for name, want := range map[string]string{"old": "new\n", "after": "after\n", "before": "", ".envrc": ""} {
+		if got, err := os.ReadFile(filepath.Join(over, name)); string(got) != want || (err != nil) != (want == "") {
+			t.Errorf("%s outside: %q, %v", name, got, err)
+		}
+	}
+	if reserved, err := os.ReadFile(filepath.Join(shared, ".envrc")); err != nil || len(reserved) > 0 {
+		t.Errorf("what stands for a protected path: %q, %v", reserved, err)
+	}
+	settledOnceAfter(t, d)
+	if left, err := os.ReadDir(shared); err != nil || len(left) > 0 {
+		t.Errorf("left in the caller's directory: %v, %v", left, err)
+	}
+}
+
 // settledOnceAfter stops the daemon, and looks at what it leaves on the disk.
 func settledOnceAfter(t *testing.T, d *testbox.Daemon) (interrupted int) {
 	t.Helper()
@@ -402,8 +515,11 @@ func TestRunnerDies(t *testing.T) {
 			d := start(t)
 			c := d.Client()
 			var execs []string
+			mine := shared(t)
 			for range 3 {
-				id := opened(t, c, nil).SessionID
+				id := opened(t, c, func(o *api.SessionOpen) {
+					o.Target.Local.Mounts = []api.Mount{{HostPath: mine, GuestPath: "/work", Mode: "rw"}}
+				}).SessionID
 				for range 2 {
 					x := begun(t, c, api.Exec{SessionID: id}, "echo begun; sleep 1000")
 					wrote(t, c, x)
@@ -423,6 +539,9 @@ func TestRunnerDies(t *testing.T) {
 			}
 			if list, err := c.Sessions(t.Context(), api.Read{State: "ready"}); err != nil || len(list) > 0 {
 				t.Errorf("%d sessions outlived their runner, %v", len(list), err)
+			}
+			if left, err := os.ReadDir(mine); err != nil || len(left) > 0 { // the next runner has removed what stood for protected paths
+				t.Errorf("left in the caller's directory: %v, %v", left, err)
 			}
 			if err := once(t.Context(), d); err != nil {
 				t.Error(err)

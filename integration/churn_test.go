@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -53,12 +54,65 @@ func TestChurn(t *testing.T) {
 	t.Logf("%d × open, exec, close, %d at a time: p50 %v, p99 %v", rounds, atOnce, at(took, 0.5), at(took, 0.99))
 }
 
+// TestChurnOfEverything is TestChurn with all that a session can have: an overlay that is committed, a directory in which paths are
+// protected, a network that is used. Beside what the leak check counts (mounts, groups, relays, descriptors), nothing stays
+// in the caller's directories but what was committed (T076).
+func TestChurnOfEverything(t *testing.T) {
+	const rounds = 200
+	d, _ := startOutside(t)
+	c := d.Client()
+	probes, over, mine := shared(t), shared(t), shared(t)
+	build(t, filepath.Join(probes, "probe"), "./probe")
+	took := repeat(t, rounds, func(ctx context.Context, i int) error {
+		r, err := c.Open(ctx, api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{
+			NetworkMode: "egress",
+			Mounts: []api.Mount{
+				{HostPath: probes, GuestPath: "/mnt/probe", Mode: "ro"},
+				{HostPath: over, GuestPath: "/work/over", Mode: "overlay", Bytes: 1 << 20},
+				{HostPath: mine, GuestPath: "/work/mine", Mode: "rw"},
+			},
+		}}})
+		if err := happened(r, err); err != nil {
+			return err
+		}
+		session := r.SessionID
+		script := fmt.Sprintf("echo %d >/work/over/%d; ! echo pwned 2>/dev/null >/work/mine/.envrc && unshare -U true 2>/dev/null; /mnt/probe/probe fetch 11.0.0.1:80 alpha.test", i, i)
+		r, err = c.Exec(ctx, api.Exec{SessionID: session, Argv: []string{"sh", "-c", script}, Limits: api.Limits{PIDs: 16}})
+		if err := happened(r, err); err != nil {
+			return err
+		}
+		if x := r.Payload.Exec; text(x.Stdout) != "alpha.test at 11.0.0.1:80\n" || len(x.Denials) != 1 || x.Network == nil || x.Network.Connections != 1 {
+			return fmt.Errorf("%+v: %q %q", x, text(x.Stdout), text(x.Stderr))
+		}
+		if i%2 == 0 {
+			r, err = c.Commit(ctx, api.Workspace{SessionID: session})
+		} else {
+			r, err = c.Narrow(ctx, api.SessionNarrow{SessionID: session, Network: api.GrantNetwork{Mode: "none"}})
+		}
+		if err := happened(r, err); err != nil {
+			return err
+		}
+		r, err = c.Close(ctx, api.SessionClose{SessionID: session, Mode: "force"})
+		return happened(r, err)
+	})
+	t.Logf("%d × everything, %d at a time: p50 %v, p99 %v", rounds, atOnce, at(took, 0.5), at(took, 0.99))
+	if left, err := os.ReadDir(mine); err != nil || len(left) > 0 {
+		t.Errorf("left in the caller's directory: %v, %v", left, err)
+	}
+	if made, err := os.ReadDir(over); err != nil || len(made) != rounds/2 {
+		t.Errorf("%d files were committed of %d, %v", len(made), rounds/2, err)
+	}
+}
+
 // TestChurnOfRefusals opens sessions that cannot be had, in every way that a caller can
 // bring about: each must leave as little behind as one that was closed (T077).
 func TestChurnOfRefusals(t *testing.T) {
 	d := start(t)
 	c := d.Client()
-	dir := t.TempDir()
+	dir, linked := t.TempDir(), shared(t)
+	if err := os.Symlink("elsewhere", filepath.Join(linked, ".envrc")); err != nil {
+		t.Fatal(err)
+	}
 	local := func(l api.Local) api.SessionOpen {
 		return api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &l}}
 	}
@@ -73,6 +127,9 @@ func TestChurnOfRefusals(t *testing.T) {
 		{"mount below a file", local(api.Local{Mounts: []api.Mount{{HostPath: dir, GuestPath: "/work", Mode: "ro"}, {HostPath: "/bin/true", GuestPath: "/work/file/below", Mode: "ro"}}}), ""},
 		{"network that the profile does not have", local(api.Local{NetworkMode: "full"}), "network_mode_not_allowed"},
 		{"a root without a shell or anything", api.SessionOpen{Profile: "hermetic", Target: api.Target{Local: &api.Local{Root: api.Root{Paths: &api.RootPaths{Paths: []string{dir + "/none"}}}}}}, ""},
+		{"an overlay over a file", local(api.Local{Mounts: []api.Mount{{HostPath: "/bin/true", GuestPath: "/work", Mode: "overlay"}}}), ""},
+		{"a path that cannot be protected", local(api.Local{Mounts: []api.Mount{{HostPath: linked, GuestPath: "/work", Mode: "rw"}}}), api.CodeProtectedPath},
+		{"a destination that nobody lists", local(api.Local{NetworkMode: "egress", Egress: []api.Destination{{Name: "example.org"}}}), "destination_not_allowed"},
 		{"a root directory that is a file", local(api.Local{Root: api.Root{Dir: &api.RootDir{Path: "/bin/true"}}}), ""},
 	}
 	for _, w := range ways {

@@ -17,7 +17,7 @@ import (
 // opened is a session of the profile workspace, as the caller changes the question.
 func opened(t *testing.T, c *client.Client, change func(*api.SessionOpen)) *api.Receipt {
 	t.Helper()
-	ask := api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}}
+	ask := api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{}}, Degraded: degraded()}
 	if change != nil {
 		change(&ask)
 	}

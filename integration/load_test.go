@@ -68,6 +68,9 @@ var kinds = []kind{
 	{"cancel", nil, (*load).cancel},
 	{"pause", []string{"supervisor.exec.frozen"}, (*load).pause},
 	{"delete", []string{"supervisor.exec.deleted"}, (*load).delete},
+	{"commit", nil, (*load).commit},
+	{"bounded", nil, (*load).bounded},
+	{"reach", nil, (*load).reach},
 	{"short session", []string{"supervisor.session."}, (*load).shortSession},
 	{"refused", nil, (*load).refused},
 	{"signed", []string{"journal.checkpoint."}, (*load).signed},
@@ -265,11 +268,13 @@ func (l *load) place(ctx context.Context) (string, error) {
 	if l.session != "" && !(l.forgetful && time.Since(l.opened) > welcome) {
 		return l.session, nil
 	}
-	ask := api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{
-		Mounts: []api.Mount{{HostPath: l.work, GuestPath: "/work", Mode: "rw"}},
-	}}}
+	local := &api.Local{Mounts: []api.Mount{{HostPath: l.work, GuestPath: "/work", Mode: "rw"}}}
+	ask := api.SessionOpen{Profile: "workspace", Target: api.Target{Local: local}}
 	if l.forgetful {
 		ask.SessionTTLNS = int64(shortLife)
+	} else { // a relay and an overlay are too much for so short a life
+		local.NetworkMode = "egress"
+		local.Mounts = append(local.Mounts, api.Mount{HostPath: l.over(), GuestPath: "/data/over", Mode: "overlay"})
 	}
 	for {
 		r, err := l.operate(ctx, "/v1/sessions", l.key(), ask)
@@ -726,6 +731,119 @@ func (l *load) delete(ctx context.Context) error {
 		return fmt.Errorf("%s: it was deleted, and is there: %v", r.ExecID, err)
 	}
 	return nil
+}
+
+// over is the directory of the host that sessions write over.
+func (l *load) over() string { return filepath.Join(l.work, "over") }
+
+// pages are what a file that is committed may hold: each of a key, and a size that one write does not hold.
+func pages(key string) (all [2]string) {
+	for i, version := range []string{"first", "second"} {
+		line := key + " " + version + "\n"
+		all[i] = strings.Repeat(line, 50_000/len(line))
+	}
+	return all
+}
+
+// commit writes a file over a directory of the host, and again, and commits it each time, until that has taken place. Whoever looks
+// sees the one or the other or none, never a part.
+func (l *load) commit(ctx context.Context) error {
+	if l.forgetful {
+		return errMoot
+	}
+	name := l.key()
+	all := pages(name)
+	for i, page := range all {
+		session, err := l.write(ctx, name, page)
+		if err != nil {
+			return err
+		}
+		for done := false; !done; {
+			r, err := l.operate(ctx, "/v1/sessions/"+session+"/commit", l.key(), api.Workspace{Paths: []string{name}})
+			if err != nil {
+				return err
+			}
+			got, err := os.ReadFile(filepath.Join(l.over(), name))
+			if err != nil && !errors.Is(err, os.ErrNotExist) || err == nil && !slices.Contains(all[:], string(got)) {
+				return fmt.Errorf("%s: of %d bytes, %v, after %s %s", name, len(got), err, r.Outcome, r.ErrorCode)
+			}
+			switch done = r.Outcome == api.OutcomeOK; {
+			case done && string(got) != page:
+				return fmt.Errorf("%s: version %d was committed and is not there", name, i)
+			case !done && l.lost(session, r.ErrorCode):
+				return errMoot
+			case !done && !l.interrupted(r):
+				return fmt.Errorf("%s: commit: %s %s %s", name, r.Outcome, r.ErrorCode, r.ErrorMessage)
+			}
+		}
+	}
+	return nil
+}
+
+// halves are files of the host's that hold neither of what was written. What a commit leaves that was killed has a name that
+// says so.
+func (l *load) halves() (found []string) {
+	entries, err := os.ReadDir(l.over())
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".stockade-") && l.mortal {
+			continue
+		}
+		got, err := os.ReadFile(filepath.Join(l.over(), e.Name()))
+		if all := pages(e.Name()); err != nil || !slices.Contains(all[:], string(got)) {
+			found = append(found, fmt.Sprintf("%s: %d bytes, %v", e.Name(), len(got), err))
+		}
+	}
+	return found
+}
+
+// write has a command write a file over the host's directory, and says in which session that was.
+func (l *load) write(ctx context.Context, name, page string) (session string, err error) {
+	line, _, _ := strings.Cut(page, "\n")
+	for {
+		key := l.key()
+		script := fmt.Sprintf("yes '%s' | head -c %d >/data/over/%s", line, len(page), name)
+		r, err := l.exec(ctx, key, api.Exec{Argv: counted(key, script)}, func(x *api.ExecResult) error {
+			if x.ExitCode != 0 {
+				return errors.New("not written")
+			}
+			return nil
+		})
+		if err != nil || r.Outcome == api.OutcomeOK {
+			return r.SessionID, err
+		}
+	}
+}
+
+// bounded runs a command that wants more processes than it may have, and is told so.
+func (l *load) bounded(ctx context.Context) error {
+	key := l.key()
+	ask := api.Exec{Argv: counted(key, "for i in 1 2 3 4 5; do sleep 0.02 & done; wait"), Limits: api.Limits{PIDs: 4}}
+	_, err := l.exec(ctx, key, ask, func(x *api.ExecResult) error {
+		if x.ExitCode == 0 || !slices.ContainsFunc(x.LimitsHit, func(h api.LimitHit) bool { return h.Ceiling == "pids" && h.Scope == "execution" }) {
+			return errors.New("not held at 4 processes")
+		}
+		return nil
+	})
+	return err
+}
+
+// reach tries to reach what nobody grants, and is told so.
+func (l *load) reach(ctx context.Context) error {
+	if l.forgetful {
+		return errMoot
+	}
+	key := l.key()
+	ask := api.Exec{Argv: counted(key, "exec bash -c 'exec 3<>/dev/tcp/192.0.2.1/80; read -r line <&3'")}
+	_, err := l.exec(ctx, key, ask, func(x *api.ExecResult) error {
+		if x.ExitCode == 0 || len(x.Denials) != 1 || x.Denials[0].Object != "192.0.2.1:80" || x.Network == nil || x.Network.Refused != 1 {
+			return errors.New("not refused")
+		}
+		return nil
+	})
+	return err
 }
 
 // shortSession opens a session, freezes it, thaws it and closes it.

@@ -80,6 +80,12 @@ func start(t testing.TB, args ...string) *testbox.Daemon {
 // startIn is start with the commands from somewhere else.
 func startIn(t testing.TB, bin string, args ...string) *testbox.Daemon {
 	t.Helper()
+	return startWithin(t, bin, nil, args...)
+}
+
+// startWithin is startIn with the daemon in other namespaces.
+func startWithin(t testing.TB, bin string, within func(func() error) error, args ...string) *testbox.Daemon {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "stockade-")
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +94,7 @@ func startIn(t testing.TB, bin string, args ...string) *testbox.Daemon {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	d, err := testbox.Start(bin, dir, testbox.Options{Args: args, Env: []string{"CANARY=of-the-daemon"}})
+	d, err := testbox.Start(bin, dir, testbox.Options{Args: args, Env: []string{"CANARY=of-the-daemon"}, Within: within})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,6 +26,8 @@ import (
 //	flip FILE OFFSET       change one bit of a file
 //	[!] contains DIR WORD… some file below DIR contains a word
 //	owned UID FILE…        files belong to UID
+//	internet               what is started from now on is in one of its own, where every address answers
+//	[!] met WORD…          it was reached so: tcp:ADDRESS:PORT, dns:NAME
 func TestStories(t *testing.T) {
 	needRoot(t)
 	testscript.Run(t, testscript.Params{
@@ -38,6 +41,8 @@ func TestStories(t *testing.T) {
 			"flip":     flip,
 			"contains": contains,
 			"owned":    owned,
+			"internet": internet,
+			"met":      met,
 		},
 	})
 }
@@ -47,7 +52,8 @@ type daemonKey struct{}
 // story is the supervisor of one script.
 type story struct {
 	*testbox.Daemon
-	before testbox.Residue
+	before  testbox.Residue
+	outside *testbox.Internet
 }
 
 func setup(env *testscript.Env) error {
@@ -68,6 +74,11 @@ func setup(env *testscript.Env) error {
 	}
 	s := &story{Daemon: d}
 	env.Values[daemonKey{}] = s
+	env.Defer(func() {
+		if s.outside != nil {
+			s.outside.Close()
+		}
+	})
 	env.Defer(func() {
 		if left := finish(s.Daemon, s.before); len(left) > 0 {
 			env.T().Log("left behind:\n  " + strings.Join(left, "\n  ") + "\nthe end of the daemon's log:\n" + tail(d.Log()))
@@ -167,6 +178,30 @@ func owned(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		if uid := strconv.FormatUint(uint64(info.Sys().(*syscall.Stat_t).Uid), 10); uid != args[0] {
 			ts.Fatalf("%s belongs to %s, not to %s", name, uid, args[0])
+		}
+	}
+}
+
+func internet(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: internet")
+	}
+	s := theStory(ts)
+	var err error
+	s.outside, err = testbox.NewInternet(names)
+	ts.Check(err)
+	s.Within = s.outside.Within
+}
+
+func met(ts *testscript.TestScript, neg bool, args []string) {
+	s := theStory(ts)
+	if len(args) == 0 || s.outside == nil {
+		ts.Fatalf("usage: internet, and then [!] met WORD…")
+	}
+	all := s.outside.Met()
+	for _, word := range args {
+		if slices.Contains(all, strings.Replace(word, ":", " ", 1)) == neg {
+			ts.Fatalf("met %q", all)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/testbox"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -32,6 +34,7 @@ var setupThreats = []threat{
 	{id: "T012", what: "proc and sys of the root are links", try: linkedSystem},
 	{id: "T016", what: "a mount has other flags than decided", try: mountFlags},
 	{id: "T022", what: "what forks at once is born outside the group", try: bornInside},
+	{id: "T023", what: "devices, past one of two hierarchies", try: devices},
 	{id: "T028", what: "ids that are read as others", shown: "sandbox TestSpecValidate"},
 	{id: "T029", what: "id maps that overlap", shown: "sandbox/runc TestIDRanges"},
 	{id: "T036", what: "a step of the set-up fails", shown: "integration TestSetupFaults"},
@@ -367,6 +370,45 @@ func bornInside(s *siege) {
 	n := rounds(s.T)
 	out := s.probe(session, "fork-cgroups", fmt.Sprint(n))
 	s.want(fmt.Sprintf("groups of %d forks", n), out, "one")
+}
+
+// devices: whoever is in the groups of a session opens what the list has and nothing else, also as root of the host, and each
+// hierarchy refuses by itself.
+func devices(s *siege) {
+	init, err := testbox.Init(opened(s.T, s.c, nil).Payload.Open.Enforced.Namespaces["pid"])
+	if err != nil {
+		s.Fatal(err)
+	}
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", init))
+	if err != nil {
+		s.Fatal(err)
+	}
+	tried := 0
+	for line := range strings.Lines(string(groups)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		root := unified(s.T)
+		if f[1] == "devices" {
+			root = "/sys/fs/cgroup/devices"
+		} else if f[0] != "0" {
+			continue
+		}
+		for device, want := range map[string]string{"/dev/null": "ok", "/dev/kmsg": "EPERM", "/dev/mem": "EPERM", "/dev/fuse": "EPERM"} {
+			if _, err := os.Stat(device); err != nil {
+				continue
+			}
+			cmd := exec.Command("sh", "-c", `echo $$ >"$1/cgroup.procs" && exec "$2" read "$3"`, "sh", root+f[2], filepath.Join(s.probes, "probe"), device)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				s.Fatalf("in %s: %v\n%s", root+f[2], err, out)
+			}
+			s.want(device+" in "+f[1]+"'s group", strings.TrimSpace(string(out)), want)
+			tried++
+		}
+	}
+	s.want("control", onHost(s, "read", "/dev/kmsg"), "ok")
+	if tried < 2 {
+		s.Errorf("groups: %q", groups)
+	}
 }
 
 // loadedLibraries (CVE-2019-14271): a root has its own ld.so.preload and name service; who loads them runs inside, or not at all.

@@ -241,4 +241,4 @@ func digest(path string) string {
 }
 
 // threats are the attacks that are not one line of the escape table.
-var threats = slices.Concat(setupThreats, processThreats, resourceThreats, terminalThreats)
+var threats = slices.Concat(setupThreats, processThreats, resourceThreats, workspaceThreats, terminalThreats)

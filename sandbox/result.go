@@ -156,7 +156,7 @@ type Denial struct {
 	Object  string // what was reached for: "example.org:443"; "" when the layer does not know
 	Syscall string // seccomp's only
 	Errno   string // as the program saw it: "EPERM"
-	Grant   string // the least that would have allowed it: "seccomp:default", "network:egress example.org:443"; "" when nothing grants it
+	Grant   string // the least that would have allowed it: "seccomp:default", "network:egress example.org:443"; "" where no one thing does
 	Count   int64
 	At      time.Time // of the first
 }

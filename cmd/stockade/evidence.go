@@ -78,10 +78,22 @@ func denialText(d api.Denial) string {
 	if d.Count > 1 {
 		text += fmt.Sprintf(", %d times", d.Count)
 	}
-	if d.Grant == "" {
+	switch {
+	case d.Grant != "":
+		return text + "; allowed by " + d.Grant
+	case d.Layer == "seccomp":
 		return text + "; nothing that can be granted allows it"
+	case remedies[d.Rule] != "":
+		return text + "; " + remedies[d.Rule]
 	}
-	return text + "; allowed by " + d.Grant
+	return text
+}
+
+// remedies are for refusals of the relay that name no grant, because more than one would do, or none alone.
+var remedies = map[string]string{
+	"denied range":  "allowed by a prefix of its own, granted beside the name, unless the operator denies it",
+	"no name":       "allowed by NAME:PORT/tcp, or by a prefix",
+	"name mismatch": "allowed when the names agree",
 }
 
 // evidenceRows are the same for a receipt, with all there is.

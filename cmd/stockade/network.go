@@ -108,7 +108,7 @@ func (c *cli) narrowCommand() *cobra.Command {
 	var mode string
 	var allow []string
 	cmd := &cobra.Command{
-		Use:   "narrow --network MODE [--allow DEST]… SESSION",
+		Use:   "narrow [flags] SESSION",
 		Short: "Take a part of a session's network away",
 		Long: `narrow leaves a session no more of its network than it names. What is connected to
 something else is cut off at once; nothing gives it back. What the session does not have

@@ -52,7 +52,7 @@ it comes, signals are passed on, and the exit status is the command's own.
   # the same in an overlay: the checkout changes when the tests have passed, or not at all
   stockade run --overlay .:/work:256M --workdir /work --commit -- make test
 
-  # nothing of the network but one name
+  # nothing of the network but one name, which policy has to list
   stockade run --allow example.org:443 -- curl -sS https://example.org/
 
   # a secret that appears in no record

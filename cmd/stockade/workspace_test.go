@@ -124,6 +124,8 @@ func TestEvidenceIsTold(t *testing.T) {
 		Denials: []api.Denial{
 			{Layer: "seccomp", Rule: "mount", Syscall: "mount", Errno: "EPERM", Count: 3},
 			{Layer: "network", Rule: "not granted", Object: hostile, Errno: "ECONNREFUSED", Grant: "network:egress x", Count: 1},
+			{Layer: "dns", Rule: "denied range", Object: "db.test", Count: 1},
+			{Layer: "network", Rule: "too many", Errno: "ECONNRESET", Count: 1},
 		}}
 	var stderr strings.Builder
 	c := &cli{stderr: &stderr}
@@ -133,12 +135,14 @@ func TestEvidenceIsTold(t *testing.T) {
 		"stockade: limit: session disk_bytes 1MiB at /tmp; h\n" +
 		"stockade: refused: seccomp  mount (EPERM), 3 times; nothing that can be granted allows it\n" +
 		"stockade: refused: network  not granted  a\uFFFD[2J\uFFFD\uFFFDb (ECONNREFUSED); allowed by network:egress x\n" +
+		"stockade: refused: dns  denied range  db.test; allowed by a prefix of its own, granted beside the name, unless the operator denies it\n" +
+		"stockade: refused: network  too many (ECONNRESET)\n" +
 		"stockade: and 1 more kinds of refusals\n"
 	if diff := cmp.Diff(want, stderr.String()); diff != "" {
 		t.Error(diff)
 	}
 	var out strings.Builder
-	if err := table(&out, evidenceRows(&x)); err != nil || strings.ContainsAny(out.String(), "\x1b\r") || strings.Count(out.String(), "\n") != 8 {
+	if err := table(&out, evidenceRows(&x)); err != nil || strings.ContainsAny(out.String(), "\x1b\r") || strings.Count(out.String(), "\n") != 10 {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	stderr.Reset()

@@ -49,6 +49,8 @@ func Build(dir string, tags ...string) error {
 type Options struct {
 	Args []string // flags of stockaded beyond --state and --socket
 	Env  []string // added to a small environment of its own
+
+	Within func(start func() error) error // calls what starts the daemon where it is to run; nil is here. See [Internet.Within]
 }
 
 // Daemon is a running supervisor, with the runner that it started.
@@ -58,8 +60,9 @@ type Daemon struct {
 	Socket string
 	State  string
 
-	Args   []string // of the next start
-	Env    []string // likewise; the runner that the daemon starts has none of it
+	Args   []string                       // of the next start
+	Env    []string                       // likewise; the runner that the daemon starts has none of it
+	Within func(start func() error) error // as in Options
 	client *client.Client
 	starts int
 	cmd    *exec.Cmd
@@ -70,7 +73,7 @@ type Daemon struct {
 
 // Start starts a supervisor on a directory and returns once it serves.
 func Start(bin, dir string, o Options) (*Daemon, error) {
-	d := &Daemon{Bin: bin, Dir: dir, Socket: filepath.Join(dir, "stockade.sock"), State: filepath.Join(dir, "state"), Args: o.Args, Env: o.Env}
+	d := &Daemon{Bin: bin, Dir: dir, Socket: filepath.Join(dir, "stockade.sock"), State: filepath.Join(dir, "state"), Args: o.Args, Env: o.Env, Within: o.Within}
 	return d, d.Start()
 }
 
@@ -98,7 +101,11 @@ func (d *Daemon) Launch() error {
 	if err != nil {
 		return err
 	}
-	if err := d.cmd.Start(); err != nil {
+	begin := d.cmd.Start
+	if d.Within != nil {
+		begin = func() error { return d.Within(d.cmd.Start) }
+	}
+	if err := begin(); err != nil {
 		return fmt.Errorf("start stockaded: %w", err)
 	}
 	d.starts++

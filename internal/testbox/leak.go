@@ -91,14 +91,16 @@ func (s Scope) Take() (Residue, error) {
 	return r, nil
 }
 
-// mounts lists the host's mounts below Dirs, and every mount of the daemon and the runner
-// when they live in a mount namespace of their own.
+// mounts lists the host's mounts below Dirs, and those that the daemon and the runner alone have when they live in
+// a mount namespace of their own: what somebody else mounts on the host arrives there, too.
 func (s Scope) mounts(r Residue) error {
 	host, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
 		return err
 	}
+	shared := map[string]bool{}
 	if err := mountLines("/proc/self/mountinfo", func(line string) {
+		shared[flagged(line)] = true
 		if s.names(line) {
 			r["mount on the host: "+line]++
 		}
@@ -110,12 +112,23 @@ func (s Scope) mounts(r Residue) error {
 		if err != nil || own == host {
 			continue // gone, or counted above
 		}
-		err = mountLines(fmt.Sprintf("/proc/%d/mountinfo", pid), func(line string) { r["mount of "+comm(pid)+": "+line]++ })
+		err = mountLines(fmt.Sprintf("/proc/%d/mountinfo", pid), func(line string) {
+			if !shared[flagged(line)] {
+				r["mount of "+comm(pid)+": "+line]++
+			}
+		})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
+}
+
+// flagged is a line of mountinfo without how the mount takes part in propagation, which a copy does otherwise.
+func flagged(line string) string {
+	own, rest, _ := strings.Cut(line, " - ")
+	fields := strings.Fields(own)
+	return strings.Join(fields[:min(3, len(fields))], " ") + " - " + rest
 }
 
 // names says whether a line names one of the directories.

@@ -128,4 +128,4 @@ place(wanted) := sprintf("%s%s", [object.get(wanted, "name", object.get(wanted, 
 
 default ports_of(_) := ""
 
-ports_of(wanted) := sprintf(":%s", [concat(",", [sprintf("%d", [port]) | some port in wanted.ports])])
+ports_of(wanted) := sprintf(":%s", [concat(",", [sprintf("%d", [port]) | some port in wanted.ports])]) if count(wanted.ports) > 0

@@ -13,7 +13,9 @@ test_full_needs_a_profile_that_lists_it if {
 	with_networks(["none", "full"], [], local({"/network_mode": "full"})).grant.network == {"mode": "full", "allow": []}
 }
 
-test_egress_without_a_list_reaches_nothing if granted(local({"/network_mode": "egress"})).network == {"mode": "egress", "allow": []}
+test_egress_without_a_list_reaches_nothing if {
+	with_networks(["egress"], [], local({"/network_mode": "egress"})).grant.network == {"mode": "egress", "allow": []}
+}
 
 test_a_hermetic_session_has_no_network if {
 	every mode in ["egress", "full"] {
@@ -39,6 +41,11 @@ test_destinations[description] if {
 	decision := asking(row.mode, [row.wanted])
 	decision.allow == row.allowed
 	{deny.code | some deny in decision.deny} == {code | not row.allowed; code := "destination_not_allowed"}
+}
+
+test_a_denial_names_the_destination if {
+	wanted := [{"name": "a.test"}, {"name": "b.test", "ports": [80, 443]}, {"cidr": "203.0.113.0/24"}]
+	{deny.subject | some deny in asking("egress", wanted).deny} == {"egress:a.test", "egress:b.test:80,443", "egress:203.0.113.0/24"}
 }
 
 test_every_row_of_the_destinations_ran if count(test_destinations) == count(destinations)

@@ -446,7 +446,7 @@ func TestOnePID(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if row.pids == 1 && (len(hits) != 1 || hits[0].Ceiling != sandbox.HitPIDs || hits[0].Scope != "execution" || hits[0].Limit != 1 || hits[0].Count < 1) ||
+		if row.pids == 1 && (len(hits) != 1 || hits[0].Ceiling != sandbox.HitPIDs || hits[0].Scope != "execution" || hits[0].Limit != 1 || hits[0].Peak > 1 || hits[0].Count < 1) ||
 			row.pids == 2 && len(hits) != 0 {
 			t.Errorf("%d: hits %+v", row.pids, hits)
 		}

@@ -210,7 +210,8 @@ func (l *Leaf) Hits(before Events) ([]sandbox.Hit, error) {
 		}
 	}
 	if pids > 0 && (own.PIDsPeak == 0 || own.PIDsPeak >= pids) {
-		hit(sandbox.HitPIDs, execution, pids, own.PIDsPeak, own.PIDsMax)
+		// What was parked had more threads than the command may have, before there was a ceiling.
+		hit(sandbox.HitPIDs, execution, pids, min(own.PIDsPeak, pids), own.PIDsMax)
 	} else {
 		above += own.PIDsMax
 	}

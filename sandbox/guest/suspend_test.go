@@ -74,14 +74,14 @@ func TestResume(t *testing.T) {
 	if err := ping(t.Context(), b.Conn); err != nil {
 		t.Errorf("a call after continuing: %v", err)
 	}
+	if e := exited(t, meanwhile); e.Status.ExitStatus() != 4 {
+		t.Errorf("status %#x", e.Status)
+	}
 
 	next, processes := handover(t, b.Conn)
 	p := processes[after.Call()]
 	if p == nil || p.PID != after.PID {
 		t.Fatalf("processes %v", processes)
-	}
-	if e := exited(t, meanwhile); e.Status.ExitStatus() != 4 {
-		t.Errorf("status %#x", e.Status)
 	}
 	if err := p.Signal(t.Context(), syscall.SIGTERM); err != nil {
 		t.Error(err)

@@ -55,7 +55,9 @@ func (s *Space) Commit(ctx context.Context, caller sandbox.Caller, source *os.Fi
 	c.skip = func(at string) bool { return s.protects(at) || !c.selects(at) && !c.leads(at) }
 	began := now(unix.CLOCK_REALTIME_COARSE) // which files are stamped with
 	err = thread.As(caller, c.run)
-	s.commits = append(s.commits, span{began, time.Now().UnixNano()})
+	ended := time.Now().UnixNano()
+	s.commits = append(s.commits, span{began, ended})
+	passed(ended)
 	out := sandbox.Committed{Applied: c.applied}
 	for i, path := range paths {
 		if !c.reached[i] {
@@ -63,6 +65,18 @@ func (s *Space) Commit(ctx context.Context, caller sandbox.Caller, source *os.Fi
 		}
 	}
 	return out, err
+}
+
+// passed waits until files are stamped with a later time: the kernel does that with the time of its last
+// tick, so that what is done just after t may look as if it had been done before. Ticks are 10 ms apart at most; a clock
+// that is set back is not waited for.
+func passed(t int64) {
+	for range 20 {
+		if now(unix.CLOCK_REALTIME_COARSE) > t {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func now(clock int32) int64 {

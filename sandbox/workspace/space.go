@@ -58,7 +58,7 @@ func (m Mounted) Close() {
 // Overlay puts an overlay over lower: a detached mount, read-only, that shows the owners of files as they are to be
 // inside. The Space owns it from now on, also if there is an error. Its receiver closes it when the session has ended.
 func Overlay(lower *os.File, o Options) (_ *Space, _ Mounted, err error) {
-	s := &Space{o: o, layers: layers{lower: lower}}
+	s := &Space{o: o, layers: layers{lower: lower}, opened: time.Now().UnixNano()}
 	var undo cleanup.Stack
 	defer undo.Run()
 	undo.Add(s.Close)
@@ -71,7 +71,7 @@ func Overlay(lower *os.File, o Options) (_ *Space, _ Mounted, err error) {
 		return nil, Mounted{}, err
 	}
 	s.reserved = mounted.Guards.readOnly()
-	s.opened = time.Now().UnixNano()
+	passed(s.opened)
 	undo.Release()
 	return s, mounted, nil
 }
@@ -148,7 +148,7 @@ func (s *Space) Discard(ns *os.File) error {
 	if s.discards >= maxDiscards {
 		return sandbox.Errorf(sandbox.CodeBusy, "%s: discarded %d times", s.o.Target, s.discards)
 	}
-	next := layers{lower: s.layers.lower}
+	next, opened := layers{lower: s.layers.lower}, time.Now().UnixNano()
 	mounted, err := next.fresh(s.o)
 	s.layers.lower = next.lower // it may be another descriptor of the same
 	if err != nil {
@@ -170,7 +170,8 @@ func (s *Space) Discard(ns *os.File) error {
 	defer covered.Close()
 	old := s.layers.store
 	s.layers.store, s.reserved, s.dev = next.store, mounted.Guards.readOnly(), dev
-	s.opened, s.commits = time.Now().UnixNano(), nil
+	s.opened, s.commits = opened, nil
+	passed(opened)
 	s.discards++
 	defer old.Close()
 	if err := drain(old, covered); err != nil {

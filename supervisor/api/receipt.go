@@ -197,7 +197,7 @@ type Denial struct {
 	Object  string `json:"object,omitempty"`
 	Syscall string `json:"syscall,omitempty"`
 	Errno   string `json:"errno"`
-	Grant   string `json:"grant,omitempty"` // the least that would have allowed it; absent when nothing does
+	Grant   string `json:"grant,omitempty"` // the least that would have allowed it; absent where no one thing does
 	Count   int64  `json:"count"`
 	AtNS    int64  `json:"at_ns"`
 	At      string `json:"at"`
