@@ -23,7 +23,8 @@ failpoints: setup              ## the five commands again, which the tests can k
 	CGO_ENABLED=0 $(GO) build -trimpath -tags failpoint -o $(BIN)/failpoint/ ./cmd/stockade ./cmd/stockaded ./cmd/stockade-init ./cmd/stockade-relay
 	CGO_ENABLED=1 $(GO) build -trimpath -tags failpoint -o $(BIN)/failpoint/ ./cmd/stockade-run
 
-test: vet unit policy integration  ## everything, in less than twelve minutes on two cores
+test: vet unit policy integration  ## everything, in less than twelve minutes on two cores; what it leaves to test-v2 it says
+	@bash scripts/test-v2 --rows
 
 unit: setup                    ## what needs no binaries
 	bash scripts/delegated $(GO) test -count=1 $$($(GO) list ./... | grep -v /integration)
@@ -32,7 +33,7 @@ unit: setup                    ## what needs no binaries
 integration: build failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
 	STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 10m ./integration/...
 
-test-v2:                       ## in virtual machines without cgroup v1: Debian 12 as it is, and its newest kernel
+test-v2:                       ## the isolation tests in virtual machines: Debian 12 as it is, its newest kernel, and without Landlock; KERNELS=6.12 is one of them
 	bash scripts/test-v2 $(KERNELS)
 
 test-race: build               ## what races with what, 100,000 times, attacks on what is being built, 10,000 times, and the packages where most of it meets, under the race detector

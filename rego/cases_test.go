@@ -19,7 +19,7 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
-// TestCases (T113 T178): requests as they come over the socket, and what the library says of them. Each that
+// TestCases (T113, CVE-2025-53110; T178): requests as they come over the socket, and what the library says of them. Each that
 // is refused has a twin that only looks like it and is allowed, or the other way round.
 func TestCases(t *testing.T) {
 	text, err := os.ReadFile("testdata/cases.json")

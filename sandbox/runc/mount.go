@@ -24,7 +24,7 @@ type attachment struct {
 
 // cloneMount makes a detached mount of what f leads to: of that directory or file
 // only, without what is mounted below it, so that nothing comes along that was not
-// judged. The flags are set before anybody can reach it; once the session's own
+// judged, and nothing follows it that the host mounts there later (T013). The flags are set before anybody can reach it; once the session's own
 // mount namespace holds it, they are locked.
 func cloneMount(f *os.File, readOnly bool, idmap *os.File) (*os.File, error) {
 	fd, err := unix.OpenTree(int(f.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
@@ -32,7 +32,7 @@ func cloneMount(f *os.File, readOnly bool, idmap *os.File) (*os.File, error) {
 		return nil, fmt.Errorf("open_tree %s: %w", f.Name(), err)
 	}
 	tree := os.NewFile(uintptr(fd), f.Name())
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
 	if readOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/host"
@@ -26,13 +28,22 @@ var initBinary, relayBinary string
 
 func TestMain(m *testing.M) {
 	if os.Getuid() == 0 {
-		if err := Isolate(); err != nil {
+		if err := errors.Join(shareMounts(), Isolate()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 	}
 	syscall.Umask(0o077) // as in stockade-run
 	os.Exit(run(m))
+}
+
+// shareMounts has the tests on a host whose mounts are in peer groups, as systemd has them: what a session gets
+// of such a host must not be (T013, T016).
+func shareMounts() error {
+	if os.Getenv(pathVariable) != "" { // Isolate has been here
+		return nil
+	}
+	return errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""))
 }
 
 func run(m *testing.M) int {
