@@ -169,10 +169,6 @@ func (g *guestInit) serve() {
 	}
 }
 
-// ExecutorThreads is how many processes the ceilings of a command must have room for where it begins with an
-// executor.
-const ExecutorThreads = 8
-
 // executorPath is init's own program, of which an execution has no copy to look up.
 const executorPath = "/proc/self/exe"
 
