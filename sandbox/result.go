@@ -97,6 +97,7 @@ type HeldExec struct {
 type Load struct {
 	MemoryBytes int64
 	PIDs        int64
+	NetworkLost bool // its relay has died
 }
 
 // Result is what became of an execution.
@@ -160,6 +161,9 @@ type Denial struct {
 	At      time.Time // of the first
 }
 
+// RuleNetworkLost is the rule of the denial of an execution that ran when its session's relay had died. It is not known what it tried.
+const RuleNetworkLost = "relay ended"
+
 // MaxDenials bounds the denials of one execution: kinds, each with a count.
 const MaxDenials = 32
 
@@ -174,7 +178,7 @@ type Traffic struct {
 
 // Change is one difference between an overlay and what lies below it.
 type Change struct {
-	Path string // relative to the mount
+	Path string // relative to the mount; bytes, which need not be UTF-8
 	Kind string // "added", "modified", "deleted"
 	Type string // "file", "dir", "symlink", "fifo"; of what is there now, or was
 	Mode uint32 // permission bits

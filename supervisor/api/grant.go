@@ -1,5 +1,11 @@
 package api
 
+import (
+	"fmt"
+
+	"github.com/stockade-dev/stockade/sandbox"
+)
+
 // Grant is the whole answer of policy to an open: everything that the session may
 // be. In a list, absent means unconstrained by this layer and [] means nothing (C19).
 // In a number, absent (0) means unconstrained by this layer; a maximum of nothing is
@@ -24,6 +30,9 @@ type Grant struct {
 	Verify    string         `json:"verify,omitempty"`          // "canary": what must fail is tried from inside before the session is ready
 	ExpiresNS int64          `json:"expires_at_ns,omitzero"`    // the grant itself ends here (R109)
 }
+
+// ModeOverlay is the mode of a mount that is written to inside, and nowhere else before a commit. The others are ro and rw.
+const ModeOverlay = "overlay"
 
 // GrantMount is one mount that policy grants.
 type GrantMount struct {
@@ -78,12 +87,30 @@ type GrantNetwork struct {
 	Allow []Destination `json:"allow,omitempty"` // of egress and full
 }
 
+// Spec is the network for whoever builds it, or compares it with another ([sandbox.Network.Within]).
+func (n GrantNetwork) Spec() sandbox.Network {
+	out := sandbox.Network{Mode: n.Mode}
+	for _, d := range n.Allow {
+		out.Allow = append(out.Allow, sandbox.Destination(d))
+	}
+	return out
+}
+
 // Destination is what may be reached over TCP: a name or a prefix of addresses, with ports.
 type Destination struct {
 	Name     string   `json:"name,omitempty"`     // a DNS name in lower case, or "*." and one for the names below it
 	CIDR     string   `json:"cidr,omitempty"`     // a prefix, such as "192.0.2.0/24"; instead of a name
 	Ports    []uint16 `json:"ports,omitzero"`     // absent = every port
 	Protocol string   `json:"protocol,omitempty"` // of a name: "" wants it in the first bytes, as TLS and HTTP have it; "tcp" goes by address alone
+}
+
+// Validate reports what makes a destination not well formed. Absent ports are every port; an
+// empty list names nothing, and is no destination (C19).
+func (d Destination) Validate() error {
+	if d.Ports != nil && len(d.Ports) == 0 {
+		return fmt.Errorf("destination %.100q: ports is empty, which names nothing; leave it out for every port", d.Name+d.CIDR)
+	}
+	return sandbox.Destination(d).Validate()
 }
 
 // GrantEnv is the environment: the names that a caller may set, and what policy sets.
