@@ -163,7 +163,11 @@ func tryConnect(string) error {
 			return err
 		}
 	}
-	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: 80, Addr: [4]byte{192, 0, 2, 1}}); err != nil {
+	switch err := unix.Connect(fd, &unix.SockaddrInet4{Port: 80, Addr: [4]byte{192, 0, 2, 1}}); err {
+	case nil:
+	case unix.ECONNRESET: // the relay was faster than we are
+		return unix.ECONNREFUSED
+	default:
 		return err
 	}
 	var b [1]byte
