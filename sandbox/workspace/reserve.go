@@ -84,8 +84,12 @@ func (p *Placeholders) Sweep() error {
 func (p *Placeholders) Release(session string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// What others need is theirs from now on; of two that end together, one sees the other.
-	p.held[session] = slices.DeleteFunc(p.held[session], func(h *placeholder) bool { return p.find(h.Dev, h.Ino, session) != nil })
+	// What others need is theirs from now on; of two that end together, one sees the other. Nobody shares what is being
+	// removed: who seems to is about to be rid of another object, which had the same number.
+	p.held[session] = slices.DeleteFunc(p.held[session], func(h *placeholder) bool {
+		other := p.find(h.Dev, h.Ino, session)
+		return other != nil && !other.leaving
+	})
 	going := slices.Clone(p.held[session])
 	for _, h := range going {
 		h.leaving = true
@@ -167,16 +171,19 @@ func unused(parent *os.File, name string, st unix.Stat_t, content string) bool {
 	return err == nil && string(has) == content
 }
 
-// find returns a placeholder that is this object, of any session but one. The caller holds mu.
-func (p *Placeholders) find(dev, ino uint64, but string) *placeholder {
+// find returns a placeholder that is this object, of any session but one: of one that stays, if there is such. The caller holds mu.
+func (p *Placeholders) find(dev, ino uint64, but string) (found *placeholder) {
 	for session, held := range p.held {
 		for _, h := range held {
-			if session != but && h.Ino != 0 && h.Dev == dev && h.Ino == ino {
-				return h
+			if session == but || h.Ino == 0 || h.Dev != dev || h.Ino != ino {
+				continue
+			}
+			if found = h; !h.leaving {
+				return found
 			}
 		}
 	}
-	return nil
+	return found
 }
 
 func (p *Placeholders) file(session string) string { return filepath.Join(p.dir, session) }
@@ -238,6 +245,9 @@ func (r *Reservation) made(at, temp string, dir bool, st unix.Stat_t) error {
 	return r.hold(&placeholder{Path: at, Temp: temp, Dir: dir, Dev: st.Dev, Ino: st.Ino})
 }
 
+// unmade remembers that it will be no object any more. Its number is free for others then.
+func (r *Reservation) unmade(at, temp string, dir bool) error { return r.begin(at, temp, dir) }
+
 func (r *Reservation) hold(h *placeholder) error {
 	r.Placeholders.mu.Lock()
 	defer r.Placeholders.mu.Unlock()
@@ -254,22 +264,25 @@ func (r *Reservation) has(at string, st unix.Stat_t) bool {
 	})
 }
 
-// share keeps a placeholder of another session's that is found at a path, until this one ends too. If it was
-// about to be removed, it is gone when share returns, and the path is to be looked at again.
-func (r *Reservation) share(at string, st unix.Stat_t) (again bool, err error) {
+// share keeps a placeholder of another session's that is found at a path, until this one ends too. What is about to be
+// removed is gone when share returns, and not shared.
+func (r *Reservation) share(at string, st unix.Stat_t) (shared bool, err error) {
 	p := r.Placeholders
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.find(st.Dev, st.Ino, r.Session)
-	for h != nil && h.leaving {
-		p.left.Wait()
-		h, again = p.find(st.Dev, st.Ino, r.Session), true
+	if h != nil && h.leaving {
+		for h != nil && h.leaving {
+			p.left.Wait()
+			h = p.find(st.Dev, st.Ino, r.Session)
+		}
+		return false, nil
 	}
 	known := func(own *placeholder) bool {
 		return own.Path == at && own.Source == r.Source && own.Dev == st.Dev && own.Ino == st.Ino
 	}
-	if h == nil || again || slices.ContainsFunc(p.held[r.Session], known) {
-		return again, nil
+	if h == nil || slices.ContainsFunc(p.held[r.Session], known) {
+		return h != nil, nil
 	}
-	return false, p.hold(r.Session, &placeholder{Caller: r.Caller, Source: r.Source, Path: at, Dir: h.Dir, Dev: st.Dev, Ino: st.Ino})
+	return true, p.hold(r.Session, &placeholder{Caller: r.Caller, Source: r.Source, Path: at, Dir: h.Dir, Dev: st.Dev, Ino: st.Ino})
 }
