@@ -213,7 +213,7 @@ var rows = slices.Concat([]row{
 		is(strings.Repeat("0000000000000000 ", 5) + "1 2"), not(strings.Repeat("0000000000000000 ", 5) + "1 2"), plain},
 }, namespaceRows())
 
-// namespaceRows is every kind of namespace by every door (T035, T045). Making a user
+// namespaceRows is every kind of namespace by every door (T035, T045; the way to CVE-2022-0492). Making a user
 // namespace needs no privilege: there the protection is seccomp and, for clone3, whose
 // arguments a filter cannot see, the session's own user.max_user_namespaces.
 func namespaceRows() []row {

@@ -256,7 +256,7 @@ func mountOverlay(in *Input, object string) string {
 	if i < 0 || l.Mounts[i].Mode != "rw" {
 		return ""
 	}
-	l.Mounts[i].Mode = modeOverlay
+	l.Mounts[i].Mode = api.ModeOverlay
 	return "mount " + object + " as an overlay"
 }
 

@@ -62,9 +62,9 @@ func checkGrant(g *api.Grant) error {
 			return fmt.Errorf("mounts: mode %q of %s", m.Mode, m.GuestPath)
 		case targets[m.GuestPath]:
 			return fmt.Errorf("mounts: %s is granted twice", m.GuestPath)
-		case m.Mode == modeOverlay && (m.Bytes <= 0 || m.Inodes <= 0):
+		case m.Mode == api.ModeOverlay && (m.Bytes <= 0 || m.Inodes <= 0):
 			return fmt.Errorf("mounts: overlay %s needs room in bytes and inodes", m.GuestPath)
-		case m.Mode != modeOverlay && (m.Bytes != 0 || m.Inodes != 0):
+		case m.Mode != api.ModeOverlay && (m.Bytes != 0 || m.Inodes != 0):
 			return fmt.Errorf("mounts: %s has the room of an overlay, and is none", m.GuestPath)
 		case m.Mode == "ro" && len(m.Protect) > 0:
 			return fmt.Errorf("mounts: %s protects paths, and nothing is written to it", m.GuestPath)
@@ -136,9 +136,7 @@ const restartTerminate = "terminate"
 const verifyCanary = "canary"
 
 // modes of a mount, in order of what they let a session do.
-var modes = []string{"ro", modeOverlay, "rw"}
-
-const modeOverlay = "overlay"
+var modes = []string{"ro", api.ModeOverlay, "rw"}
 
 // wider reports whether one mode of a mount lets a session do more than another.
 func wider(mode, other string) bool { return slices.Index(modes, mode) > slices.Index(modes, other) }
@@ -230,7 +228,7 @@ func unasked(g *api.Grant, r *api.Request) []api.Deny {
 	}
 	var over []api.Deny
 	local := r.Open.Target.Local
-	wanted, granted := networkOf(askedNetwork(local)), networkOf(g.Network)
+	wanted, granted := askedNetwork(local).Spec(), g.Network.Spec()
 	if !(sandbox.Network{Mode: granted.Mode}).Within(sandbox.Network{Mode: wanted.Mode}) {
 		over = append(over, exceeded("network:"+granted.Mode, "asked for %s", wanted.Mode))
 	}
@@ -250,15 +248,6 @@ func unasked(g *api.Grant, r *api.Request) []api.Deny {
 // askedNetwork is the network that a request wants, with its default.
 func askedNetwork(l *api.Local) api.GrantNetwork {
 	return api.GrantNetwork{Mode: cmp.Or(l.NetworkMode, "none"), Allow: l.Egress}
-}
-
-// networkOf is a network as the kernel's side knows it.
-func networkOf(g api.GrantNetwork) sandbox.Network {
-	n := sandbox.Network{Mode: g.Mode}
-	for _, d := range g.Allow {
-		n.Allow = append(n.Allow, sandbox.Destination(d))
-	}
-	return n
 }
 
 // unbounded names what breaks a promise of the grant's own about the disk: private space that is larger,
@@ -309,7 +298,7 @@ func beyond(g *api.Grant, c sandbox.Ceiling) []api.Deny {
 	if total, _ := privateRoom(g); c.ScratchBytes != 0 && total > c.ScratchBytes {
 		over = append(over, exceeded("scratch", "scratch and overlays have %d bytes together, the ceiling is %d", total, c.ScratchBytes))
 	}
-	for _, d := range networkOf(g.Network).Allow {
+	for _, d := range g.Network.Spec().Allow {
 		if c.Denies(d) {
 			over = append(over, exceeded("egress:"+d.CIDR, "is in a range that no session reaches"))
 		}

@@ -157,7 +157,7 @@ func (m *meeting) mounts(open *api.SessionOpen) {
 
 // room lowers the room of an overlay to what was asked for, and says where that was more.
 func (m *meeting) room(gm *api.GrantMount, ask askedMount) {
-	if gm.Mode != modeOverlay {
+	if gm.Mode != api.ModeOverlay {
 		return
 	}
 	for _, r := range []struct {

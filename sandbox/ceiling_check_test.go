@@ -11,7 +11,7 @@ import (
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
-// R054 R082–R086 R095 R096 T113 T176: one row per way in which a Spec exceeds the
+// R054 R082–R086 R095 R096 T113 (CVE-2025-53110) T176: one row per way in which a Spec exceeds the
 // operator's ceiling, each a forged Spec that the daemon would not have sent.
 func TestCeilingCheck(t *testing.T) {
 	ceiling := func() sandbox.Ceiling {

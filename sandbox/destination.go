@@ -64,14 +64,14 @@ func validName(s string) bool {
 // Within reports whether everything that n reaches is reached by wide too. Both are valid. It compares
 // destination by destination: what only several of wide's cover together is not within.
 func (n Network) Within(wide Network) bool {
-	if modes[n.Mode] > modes[wide.Mode] {
+	if rank(n.Mode) > rank(wide.Mode) {
 		return false
 	}
 	return !slices.ContainsFunc(n.Allow, func(d Destination) bool { return !wide.admits(d) })
 }
 
-// modes are the modes in order of what they reach.
-var modes = map[string]int{"none": 0, "egress": 1, "full": 2}
+// rank is the place of a mode among the modes; what is none of them reaches nothing.
+func rank(mode string) int { return max(0, slices.Index(NetworkModes, mode)) }
 
 func (n Network) admits(d Destination) bool {
 	return n.Mode == "full" && d.public() || slices.ContainsFunc(n.Allow, func(w Destination) bool { return w.Covers(d) })

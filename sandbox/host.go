@@ -35,6 +35,8 @@ const (
 
 	// Those that a Spec or an Exec may demand.
 	LayerOverlay    = "overlayfs"
+	LayerNetwork    = "nftables"
+	LayerIO         = "io controller"
 	LayerExecLimits = "per-execution ceilings"
 )
 

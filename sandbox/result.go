@@ -97,6 +97,7 @@ type HeldExec struct {
 type Load struct {
 	MemoryBytes int64
 	PIDs        int64
+	NetworkLost bool // its relay has died
 }
 
 // Result is what became of an execution.
@@ -159,6 +160,9 @@ type Denial struct {
 	Count   int64
 	At      time.Time // of the first
 }
+
+// RuleNetworkLost is the rule of the denial of an execution that ran when its session's relay had died. It is not known what it tried.
+const RuleNetworkLost = "relay ended"
 
 // MaxDenials bounds the denials of one execution: kinds, each with a count.
 const MaxDenials = 32

@@ -108,10 +108,13 @@ const (
 // Inside reports whether a host id is one of a session's: nobody else has it.
 func Inside(id uint32) bool { return FirstHostID <= id && id < LastHostID }
 
+// NetworkModes are the modes of a Network, in order of what they reach.
+var NetworkModes = []string{"none", "egress", "full"}
+
 // Network is what of the network a session reaches. Whatever the mode, its network
 // namespace is its own and has a loopback.
 type Network struct {
-	Mode  string        // "none", "egress" (what Allow names) or "full" (the public internet, and what Allow names)
+	Mode  string        // of NetworkModes: "none", "egress" (what Allow names) or "full" (the public internet, and what Allow names)
 	Allow []Destination // none's is empty
 }
 

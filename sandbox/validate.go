@@ -195,7 +195,7 @@ func (c *checks) writable(m Mount) {
 
 // network checks the form of what may be reached.
 func (c *checks) network(n Network) {
-	c.that(slices.Contains([]string{"none", "egress", "full"}, n.Mode), "network %.100q: unknown", n.Mode)
+	c.that(slices.Contains(NetworkModes, n.Mode), "network %.100q: unknown", n.Mode)
 	c.that(n.Mode != "none" || len(n.Allow) == 0, "network none: names destinations")
 	c.that(len(n.Allow) <= maxDestinations, "network: more than %d destinations", maxDestinations)
 	for _, d := range n.Allow {

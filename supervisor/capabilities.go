@@ -43,8 +43,8 @@ func capabilities(h sandbox.Host, c sandbox.Ceiling) *api.Capabilities {
 	for _, root := range allowed(c.Roots, sandbox.RootHost, sandbox.RootDir, sandbox.RootPaths) {
 		out.Roots = append(out.Roots, string(root))
 	}
-	for _, mode := range allowed(c.Networks, "none", "egress", "full") {
-		if mode == "none" || can(h, layerNetwork) {
+	for _, mode := range allowed(c.Networks, slices.Clone(sandbox.NetworkModes)...) {
+		if mode == "none" || can(h, sandbox.LayerNetwork) {
 			out.Networks = append(out.Networks, mode)
 		}
 	}
@@ -52,7 +52,7 @@ func capabilities(h sandbox.Host, c sandbox.Ceiling) *api.Capabilities {
 		out.MountModes = append(out.MountModes, "rw")
 	}
 	if can(h, sandbox.LayerOverlay) {
-		out.MountModes = append(out.MountModes, "overlay")
+		out.MountModes = append(out.MountModes, api.ModeOverlay)
 	}
 	for _, k := range ceilingKinds {
 		kind := api.CeilingKind{Name: k.name, Session: true, Execution: k.execution, Max: k.max(c)}
@@ -72,12 +72,6 @@ func capabilities(h sandbox.Host, c sandbox.Ceiling) *api.Capabilities {
 	}
 	return out
 }
-
-// Layers that only the question for them names.
-const (
-	layerNetwork = "nftables"
-	layerIO      = "io controller"
-)
 
 // can reports whether a session can have a layer. One that the runner did not try is found out by the open.
 func can(h sandbox.Host, layer string) bool {
@@ -99,7 +93,7 @@ var ceilingKinds = []struct {
 	{"cpu_time_ns", true, false, "", func(c sandbox.Ceiling) int64 { return c.CPUTimeNS }},
 	{"output_bytes", true, false, "", func(c sandbox.Ceiling) int64 { return c.OutputBytes }},
 	{"cpu_weight", false, false, "", unbounded},
-	{"io_bytes_per_second", false, false, layerIO, unbounded},
+	{"io_bytes_per_second", false, false, sandbox.LayerIO, unbounded},
 	{"disk_bytes", false, false, "", func(c sandbox.Ceiling) int64 { return c.ScratchBytes }},
 	{"disk_inodes", false, false, "", unbounded},
 }

@@ -12,7 +12,7 @@ import (
 func TestCapabilities(t *testing.T) {
 	host := func(missing ...string) sandbox.Host {
 		h := sandbox.Host{Cgroup: "hybrid", Layers: []sandbox.Layer{{Name: "user namespace", State: "present", Required: true}}}
-		for _, name := range []string{sandbox.LayerLandlock, sandbox.LayerTimeNS, sandbox.LayerNotify, sandbox.LayerOverlay, sandbox.LayerExecLimits, layerIO, layerNetwork} {
+		for _, name := range []string{sandbox.LayerLandlock, sandbox.LayerTimeNS, sandbox.LayerNotify, sandbox.LayerOverlay, sandbox.LayerExecLimits, sandbox.LayerIO, sandbox.LayerNetwork} {
 			l := sandbox.Layer{Name: name, State: "present", Required: slices.Contains(sandbox.Degradable, name)}
 			if slices.Contains(missing, name) {
 				l.State = "missing"
@@ -42,8 +42,8 @@ func TestCapabilities(t *testing.T) {
 		{"ceilings of executions", host(sandbox.LayerExecLimits), sandbox.Ceiling{}, func(c *api.Capabilities) bool {
 			return ceiling(c, "memory_bytes").Session && !ceiling(c, "memory_bytes").Execution && ceiling(c, "output_bytes").Execution
 		}},
-		{"io", host(layerIO), sandbox.Ceiling{}, func(c *api.Capabilities) bool { return !ceiling(c, "io_bytes_per_second").Session }},
-		{"the relay", host(layerNetwork), sandbox.Ceiling{}, func(c *api.Capabilities) bool { return slices.Equal(c.Networks, []string{"none"}) }},
+		{"io", host(sandbox.LayerIO), sandbox.Ceiling{}, func(c *api.Capabilities) bool { return !ceiling(c, "io_bytes_per_second").Session }},
+		{"the relay", host(sandbox.LayerNetwork), sandbox.Ceiling{}, func(c *api.Capabilities) bool { return slices.Equal(c.Networks, []string{"none"}) }},
 		{"the operator", host(), sandbox.DefaultCeiling(), func(c *api.Capabilities) bool {
 			return slices.Equal(c.Networks, []string{"none", "egress"}) && ceiling(c, "pids").Max == 4096 && ceiling(c, "cpu_weight").Max == 0
 		}},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -227,6 +228,9 @@ func (x *execution) finish(ctx context.Context, s *Supervisor, proc *sandbox.Pro
 	}
 	watch.lap("run")
 	result, fault := x.conclude(res, how, s.blobs)
+	if slices.ContainsFunc(res.Denials, func(d sandbox.Denial) bool { return d.Rule == sandbox.RuleNetworkLost }) {
+		s.networkLost(x.session)
+	}
 	if unfed != nil && fault == nil { // the command took a part for the whole
 		fault = api.Errorf(api.CodeBlobFailed, "stdin: %v", unfed)
 		result.Status, result.ErrorCode, result.ErrorMessage = "error", fault.Code, fault.Message

@@ -111,7 +111,7 @@ func hint(h *api.LimitHit, g *api.Grant) string {
 func diskHint(h *api.LimitHit, g *api.Grant, bounds string) string {
 	member := map[string]string{sandbox.HitDiskBytes: "bytes", sandbox.HitDiskInodes: "inodes"}[h.Ceiling]
 	for i, m := range g.Mounts {
-		if m.Mode == "overlay" && m.GuestPath == h.Object {
+		if m.Mode == api.ModeOverlay && m.GuestPath == h.Object {
 			return fmt.Sprintf("%s of the mount asks for more; policy's grant (mounts/%d/%[1]s) bounds it", member, i)
 		}
 	}

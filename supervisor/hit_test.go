@@ -34,6 +34,7 @@ func init() {
 		{Ceiling: sandbox.HitDiskBytes, Scope: "session", Object: "/tmp", Limit: 1 << 20},
 		{Ceiling: sandbox.HitDiskInodes, Scope: "session", Object: "/work", Limit: 1000},
 	}})
+	commands["cutoff"] = ended(sandbox.Result{ExitCode: 1, Denials: []sandbox.Denial{{Layer: "network", Rule: sandbox.RuleNetworkLost, Errno: "ECONNREFUSED", Count: 1}}})
 	commands["reach"] = ended(sandbox.Result{ExitCode: 1, Dropped: 3, Network: sandbox.Traffic{Refused: 1, Sent: 7}, Denials: append(
 		[]sandbox.Denial{{Layer: "network", Rule: "not granted", Object: "evil\xff\x1b[2J.example:443", Errno: "ECONNREFUSED", Grant: strings.Repeat("g", 4000), Count: 2, At: time.Unix(5, 0)}},
 		make([]sandbox.Denial, 2*sandbox.MaxDenials)...)})
@@ -142,6 +143,24 @@ func TestDenials(t *testing.T) {
 		list, _, err := b.Sessions(t.Context(), &api.Request{Op: api.OpSessionList, Principal: alice, Read: &api.Read{}})
 		if err != nil || len(list.Sessions) != 1 || !cmp.Equal(list.Sessions[0], *d, cmpopts.IgnoreFields(api.Session{}, "IdleAtNS")) {
 			t.Errorf("%+v %v", list, err)
+		}
+	})
+}
+
+// A session whose relay has died says so once, also when nobody had looked before its commands ended; it is no policy that refused
+// them.
+func TestNetworkLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		id := b.session(withNetwork("egress", example))
+		for range 2 {
+			if x := b.exec(id, "cutoff").Payload.Exec; len(x.Denials) != 1 || x.Denials[0].Rule != sandbox.RuleNetworkLost {
+				t.Errorf("%+v", x)
+			}
+		}
+		if diff := cmp.Diff([]string{"SESSION_STATE ready", "NETWORK_LOST network_failed"}, b.notices(id)); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

@@ -222,13 +222,17 @@ func TestThresholds(t *testing.T) {
 		b.control(api.OpProcessCancel, x.ExecID)
 		x = b.launch(api.Exec{SessionID: id, Argv: []string{"sleep"}, TimeoutNS: int64(time.Minute)})
 		load(91, 0)
+		b.fake.mu.Lock()
+		b.fake.load.NetworkLost = true
+		b.fake.mu.Unlock()
+		load(91, 0)
 		b.control(api.OpProcessCancel, x.ExecID)
 		looks := b.fake.called("load")
 		time.Sleep(time.Minute)
 		if n := b.fake.called("load"); n > looks+1 {
 			t.Errorf("%d looks after the end", n-looks)
 		}
-		want := []string{"SESSION_STATE ready", "RESOURCE_THRESHOLD memory", "RESOURCE_THRESHOLD pids", "RESOURCE_THRESHOLD memory"}
+		want := []string{"SESSION_STATE ready", "RESOURCE_THRESHOLD memory", "RESOURCE_THRESHOLD pids", "RESOURCE_THRESHOLD memory", "NETWORK_LOST network_failed"}
 		if diff := cmp.Diff(want, b.notices(id)); diff != "" {
 			t.Error(diff)
 		}

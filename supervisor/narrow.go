@@ -39,7 +39,7 @@ func actNarrow(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.E
 	}
 	ctx, cancel := context.WithTimeout(ctx, narrowLimit)
 	defer cancel()
-	cut, err := s.launcher.Narrow(ctx, ses.id, planNetwork(to))
+	cut, err := s.launcher.Narrow(ctx, ses.id, to.Spec())
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fail(api.Errorf(api.CodeNetworkFailed, "the network was not narrowed within %v; it may be by now", narrowLimit))
 	}
@@ -65,7 +65,7 @@ func (s *session) narrow(n api.GrantNetwork) {
 
 // beyond names the first thing that one network has and another has not, or is "" when it is within it.
 func beyond(has, wants api.GrantNetwork) string {
-	all, outer := planNetwork(wants), planNetwork(has)
+	all, outer := wants.Spec(), has.Spec()
 	if !(sandbox.Network{Mode: all.Mode}).Within(outer) {
 		return "network:" + all.Mode
 	}

@@ -29,7 +29,7 @@ func plan(req *api.Request, g *api.Grant, f rego.Facts, host sandbox.Host) (sand
 		Identity: sandbox.Identity{UID: g.Identity.UID, GID: g.Identity.GID, Groups: g.Identity.Groups, Capabilities: g.Identity.Capabilities},
 		Hostname: g.Hostname,
 		Workdir:  g.Workdir,
-		Network:  planNetwork(g.Network),
+		Network:  g.Network.Spec(),
 		Seccomp:  g.Seccomp,
 		Limits: sandbox.Limits{
 			MemoryBytes:      g.Ceilings.MemoryBytes,
@@ -68,9 +68,9 @@ func lacking(g *api.Grant, host sandbox.Host) []sandbox.Layer {
 		layer  string
 		needed bool
 	}{
-		{sandbox.LayerOverlay, slices.ContainsFunc(g.Mounts, func(m api.GrantMount) bool { return m.Mode == modeOverlay })},
-		{layerNetwork, g.Network.Mode != "none"},
-		{layerIO, g.Ceilings.IOBytesPerSecond != 0},
+		{sandbox.LayerOverlay, slices.ContainsFunc(g.Mounts, func(m api.GrantMount) bool { return m.Mode == api.ModeOverlay })},
+		{sandbox.LayerNetwork, g.Network.Mode != "none"},
+		{sandbox.LayerIO, g.Ceilings.IOBytesPerSecond != 0},
 	} {
 		if own.needed && !can(host, own.layer) {
 			missing = append(missing, sandbox.Layer{Name: own.layer})
@@ -85,25 +85,13 @@ func planMount(m api.GrantMount, from sandbox.Source) sandbox.Mount {
 	switch m.Mode {
 	case "rw":
 		mount.ReadOnly = false
-	case modeOverlay:
+	case api.ModeOverlay:
 		mount.ReadOnly, mount.Overlay = false, &sandbox.Overlay{Bytes: m.Bytes, Inodes: m.Inodes}
 	}
 	if !mount.ReadOnly && from.Kind == "dir" { // a file has nothing below it
 		mount.Protected = m.Protect
 	}
 	return mount
-}
-
-// modeOverlay is the mode of a mount that is written to inside, and nowhere else before a commit.
-const modeOverlay = "overlay"
-
-// planNetwork carries what may be reached over, in the order of the grant.
-func planNetwork(g api.GrantNetwork) sandbox.Network {
-	n := sandbox.Network{Mode: g.Mode}
-	for _, d := range g.Allow {
-		n.Allow = append(n.Allow, sandbox.Destination(d))
-	}
-	return n
 }
 
 // classInput marks a mount whose content the receipt vouches for.

@@ -154,8 +154,8 @@ func TestPlanRefuses(t *testing.T) {
 		host  sandbox.Host
 	}{
 		{"an overlay without overlayfs", api.CodeUnsupportedByHost, overlay, rego.Facts{}, without(sandbox.LayerOverlay)},
-		{"a network without its rules", api.CodeUnsupportedByHost, network, rego.Facts{}, without(layerNetwork)},
-		{"a rate that nothing holds", api.CodeUnsupportedByHost, rate, rego.Facts{}, without(layerIO)},
+		{"a network without its rules", api.CodeUnsupportedByHost, network, rego.Facts{}, without(sandbox.LayerNetwork)},
+		{"a rate that nothing holds", api.CodeUnsupportedByHost, rate, rego.Facts{}, without(sandbox.LayerIO)},
 		{"a host without a required layer", api.CodeUnsupportedByHost, &api.Grant{Root: "host"}, rego.Facts{}, missing},
 		{"a source that cannot be reached", api.CodeMountSource, mount, rego.Facts{Sources: map[string]rego.Source{"/x": {Error: "mount_source"}}}, newFake().host},
 		{"a source that was not looked at", "", mount, rego.Facts{}, newFake().host},

@@ -24,6 +24,7 @@ type loadWatch struct {
 
 	timer *time.Timer     // nil while nothing runs
 	near  map[string]bool // ceilings that it is said to be near
+	lost  bool            // it is said that its network is lost
 }
 
 // watchLoad begins to look, if something runs.
@@ -46,6 +47,9 @@ func (s *Supervisor) lookAtLoad(ses *session) {
 	defer cancel()
 	now, err := s.launcher.Load(ctx, ses.id)
 	if err == nil {
+		if now.NetworkLost {
+			s.networkLost(ses)
+		}
 		for _, use := range []struct {
 			what       string
 			used, most int64
@@ -68,6 +72,17 @@ func (s *Supervisor) lookAtLoad(ses *session) {
 	defer ses.mu.Unlock()
 	if ses.state == stateReady {
 		ses.watchLoad()
+	}
+}
+
+// networkLost says, once, that a session has lost its network. A supervisor that comes later says it again.
+func (s *Supervisor) networkLost(ses *session) {
+	ses.mu.Lock()
+	said := ses.load.lost
+	ses.load.lost = true
+	ses.mu.Unlock()
+	if !said {
+		_ = s.notice(ses, &ledger.Notice{Kind: api.NoticeNetwork, Reason: string(api.CodeNetworkFailed), Detail: "the relay has ended; open another session to go on"})
 	}
 }
 

@@ -26,7 +26,7 @@ const diffPage = 1000
 func overlayOf(g *api.Grant, asked string) (string, *api.Error) {
 	var all []string
 	for _, m := range g.Mounts {
-		if m.Mode == "overlay" {
+		if m.Mode == api.ModeOverlay {
 			all = append(all, m.GuestPath)
 		}
 	}

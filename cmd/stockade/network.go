@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -20,7 +22,7 @@ func network(mode string, allow []string) (api.GrantNetwork, error) {
 		n.Mode = "egress"
 	case mode == "none" && len(allow) > 0:
 		return n, usage("--network none reaches nothing: leave out --allow")
-	case mode != "" && mode != "none" && mode != "egress" && mode != "full":
+	case mode != "" && !slices.Contains(sandbox.NetworkModes, mode):
 		return n, usage("--network %q: want none, egress or full", mode)
 	}
 	for _, s := range allow {
@@ -130,11 +132,9 @@ is refused.`,
 	}
 	cmd.Flags().StringVar(&mode, "network", "", "what is left: none, egress or full")
 	cmd.Flags().StringArrayVar(&allow, "allow", nil, "what is left to reach, as open has it (repeatable)")
-	completeFlag(cmd, "network", cobra.FixedCompletions(networkModes, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "network", cobra.FixedCompletions(sandbox.NetworkModes, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
-
-var networkModes = []string{"none", "egress", "full"}
 
 func (c *cli) narrow(ctx context.Context, word string, n api.GrantNetwork) error {
 	id, err := c.sessionID(ctx, word)

@@ -149,7 +149,7 @@ func succeeded(r *api.Receipt) bool {
 // commitAll commits every overlay of the session, in their order, up to the first that cannot be.
 func (c *cli) commitAll(ctx context.Context, rec *record, mounts []api.Mount) error {
 	for _, m := range mounts {
-		if m.Mode != "overlay" {
+		if m.Mode != api.ModeOverlay {
 			continue
 		}
 		r, err := c.client().Commit(ctx, api.Workspace{SessionID: rec.Open.SessionID, GuestPath: m.GuestPath})

@@ -48,7 +48,7 @@ func (f *sessionFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.network, "network", "", "what of the network is reached: none, egress (what --allow names) or full (the public internet)")
 	flags.StringArrayVar(&f.allow, "allow", nil, "NAME[:PORT,…] or PREFIX[:PORT,…] to reach over TCP, such as example.org:443, '*.example.org' or 192.0.2.0/24; NAME:PORT/tcp for what is neither TLS nor HTTP; means --network egress (repeatable)")
 	flags.StringVar(&f.hostname, "hostname", "", "host name inside")
-	completeFlag(cmd, "network", cobra.FixedCompletions(networkModes, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "network", cobra.FixedCompletions(sandbox.NetworkModes, cobra.ShellCompDirectiveNoFileComp))
 	f.limits.register(cmd, true)
 	flags.StringSliceVar(&f.degraded, "accept-degraded", nil, "layers to do without where the host lacks them, such as landlock; policy has to accept it too, and the receipt says so (repeatable)")
 	completeFlag(cmd, "accept-degraded", cobra.FixedCompletions(sandbox.Degradable, cobra.ShellCompDirectiveNoFileComp))
@@ -156,7 +156,7 @@ func mount(s string) (api.Mount, error) {
 	if len(fields) > 2 {
 		m.Mode = fields[2]
 	}
-	if m.Mode != "ro" && m.Mode != "rw" && m.Mode != "overlay" {
+	if m.Mode != "ro" && m.Mode != "rw" && m.Mode != api.ModeOverlay {
 		return api.Mount{}, usage("--mount %q: mode is ro, rw or overlay", s)
 	}
 	return m, nil
@@ -169,7 +169,7 @@ func overlay(s string) (api.Mount, error) {
 	if err != nil || fields[0] == "" {
 		return api.Mount{}, usage("--overlay %q: want SRC[:DST[:SIZE]]", s)
 	}
-	m.Mode = "overlay"
+	m.Mode = api.ModeOverlay
 	if len(fields) > 2 {
 		if m.Bytes, err = size(fields[2]); err != nil {
 			return api.Mount{}, usage("--overlay %q: %v", s, err)

@@ -158,7 +158,7 @@ func grantRows(g *api.Grant) [][]string {
 	}
 	for _, m := range g.Mounts {
 		mode := m.Mode
-		if m.Mode == "overlay" {
+		if m.Mode == api.ModeOverlay {
 			mode += ", room for " + amount(m.Bytes)
 		}
 		if len(m.Protect) > 0 {

@@ -49,7 +49,7 @@ var Table = []Row{
 
 	// Policy: the only place where OPA enters.
 	{"policies", nil, nil},
-	{"rego", []string{"supervisor/api", "sandbox"}, []string{opa, jsonexp}},
+	{"rego", []string{"supervisor/api", "sandbox"}, []string{opa, jsonexp, xnet}},
 	{"rego/workbench", []string{"rego", "policies", "supervisor/api", "sandbox"}, []string{cobra, jsonexp}},
 
 	// The sandbox, inside and out. The guest is linked into PID 1 of every session.
@@ -75,7 +75,7 @@ var Table = []Row{
 
 	// Test equipment.
 	{"internal/archtest", nil, nil},
-	{"internal/testbox", []string{"supervisor/api", "supervisor/client", "supervisor/ledger", "internal/journal"}, nil},
+	{"internal/testbox", []string{"supervisor/api", "supervisor/client", "supervisor/ledger", "internal/journal"}, []string{netlink, unix, xnet}},
 	{"integration/probe", nil, []string{unix}},
 	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox"}, nil},
 
@@ -116,8 +116,8 @@ var Gates = []struct {
 	{opa, []string{"rego"}},
 	{runc, []string{"sandbox/runc"}},
 	{libseccomp, []string{"sandbox/seccomp"}},
-	{netlink, []string{"sandbox/network"}},
+	{netlink, []string{"sandbox/network", "internal/testbox"}},
 	{nftables, []string{"sandbox/network", "sandbox/host"}},
-	{xnet, []string{"sandbox/relay", "sandbox/network"}},
+	{xnet, []string{"sandbox/relay", "sandbox/network", "internal/testbox", "rego"}},
 	{cobra, []string{"cmd", "rego/workbench"}},
 }

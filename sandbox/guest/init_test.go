@@ -37,7 +37,7 @@ func fields(text string, names ...string) map[string]string {
 	return got
 }
 
-// R085, R261, T026: what an execution is, by the kernel's word.
+// R085, R261, T026, CVE-2022-24769, CVE-2022-29162 (inheritable sets that were not empty): what an execution is, by the kernel's word.
 func TestExecutionsInherit(t *testing.T) {
 	const netBind = 1 << unix.CAP_NET_BIND_SERVICE
 	for _, tt := range []struct {

@@ -96,7 +96,7 @@ var trials = []trial{
 	{"seccomp filter", true, seccompFilter, "a kernel with CONFIG_SECCOMP_FILTER"},
 	{sandbox.LayerNotify, true, notification, fmt.Sprintf(kernel, "5.7")},
 	{sandbox.LayerLandlock, true, landlock, "a kernel with CONFIG_SECURITY_LANDLOCK (5.13), and landlock in its lsm= list"},
-	{"nftables", false, redirect, "modprobe -a nf_tables nft_chain_nat nft_redir nft_limit nft_ct; a kernel with CONFIG_NF_TABLES, CONFIG_NF_NAT, CONFIG_NFT_REDIR, CONFIG_NFT_LIMIT and CONFIG_NFT_CT"},
+	{sandbox.LayerNetwork, false, redirect, "modprobe -a nf_tables nft_chain_nat nft_redir nft_limit nft_ct; a kernel with CONFIG_NF_TABLES, CONFIG_NF_NAT, CONFIG_NFT_REDIR, CONFIG_NFT_LIMIT and CONFIG_NFT_CT"},
 	{"sealed memfd", true, sealedMemfd, "a kernel with CONFIG_MEMFD_CREATE"},
 	{"executable memfd flag", false, executableMemfd, fmt.Sprintf(kernel, "6.3")},
 	{"pidfd", true, pidfd, fmt.Sprintf(kernel, "5.4")},
@@ -130,7 +130,7 @@ func cgroups(h cgroup.Hierarchies, err error) []sandbox.Layer {
 		trial{"swap ceiling", true, func() (string, error) { return swap(h) }, "boot with swapaccount=1, or swapoff -a"}.layer(),
 		trial{"device rules", true, done(tried.Devices, tried.How), "a kernel with CONFIG_CGROUP_BPF, and CAP_BPF or CAP_SYS_ADMIN; " + delegate}.layer(),
 		trial{sandbox.LayerExecLimits, false, done(tried.Ceilings, ""), "a kernel of 5.11 or later, or memory.use_hierarchy in the group; " + delegate}.layer(),
-		trial{"io controller", false, done(h.IO(), ""), "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1), CONFIG_BLK_DEV_THROTTLING, and hand io down; " + delegate}.layer(),
+		trial{sandbox.LayerIO, false, done(h.IO(), ""), "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1), CONFIG_BLK_DEV_THROTTLING, and hand io down; " + delegate}.layer(),
 		kept(h, "peak of processes", "pids", "6.1"),
 		kept(h, "peak of memory", "memory", "5.19"),
 	)

@@ -409,6 +409,9 @@ func TestRelayDies(t *testing.T) {
 	if _, err := b.Narrow(context.Background(), sandbox.Network{Mode: "none"}); err != nil {
 		t.Errorf("narrow: %v", err)
 	}
+	if !b.Lost() {
+		t.Error("it is not lost")
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if n := len(b.events); n == 0 || b.events[n-1].Rule != RuleEnded {

@@ -186,6 +186,18 @@ func (p *process) end() {
 	})
 }
 
+// lost reports whether the relay has ended without having been told to.
+func (p *process) lost() bool {
+	select {
+	case <-p.ended:
+	default:
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.quiet
+}
+
 // listen starts to read what the relay says.
 func (p *process) listen() {
 	p.mu.Lock()

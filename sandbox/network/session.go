@@ -163,6 +163,9 @@ func (s *Session) Traffic(ctx context.Context, group uint64) (sandbox.Traffic, e
 	return sandbox.Traffic(*answer.Traffic), nil
 }
 
+// Lost reports whether the session had a relay that has ended: nothing is reached any more.
+func (s *Session) Lost() bool { return s.relay != nil && s.relay.lost() }
+
 // Forget gives up what is counted for a group that has ended. It stays in the sum of all.
 func (s *Session) Forget(group uint64) {
 	if s.relay != nil {

@@ -204,6 +204,7 @@ func (p *proof) reports() error {
 	}
 	if p.session.spec.Network.Mode != "none" {
 		p.e.Reports["network"] = "relay"
+		p.e.Reports["packets"] = "" // what is neither TCP nor a question is dropped by rules
 	}
 	return nil
 }

@@ -83,5 +83,7 @@ func (r *Runner) Load(session string) (sandbox.Load, error) {
 	if err != nil {
 		return sandbox.Load{}, err
 	}
-	return s.groups.Load()
+	load, err := s.groups.Load()
+	load.NetworkLost = s.network.Lost()
+	return load, err
 }

@@ -70,16 +70,15 @@ func (s *session) hearRelay(e network.Event) {
 	if e.Rule == network.RuleNotGranted {
 		d.Grant = "network:egress " + e.Object
 	}
-	ended := e.Rule == network.RuleEnded
-	if ended {
+	if e.Rule == network.RuleEnded { // which executions ran without, they are asked at their end
 		s.tell("session %s: its relay has ended, and with it its network", s.spec.Session)
-		d.Errno = unix.ErrnoName(unix.ECONNREFUSED) // of whatever is tried from now on
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := false
 	for _, x := range s.leaves {
-		if ended || x.group == e.Group {
+		if x.group == e.Group {
 			x.denials.add(d)
 			found = true
 		}
@@ -109,15 +108,19 @@ func (x *execution) number() error {
 const relayWithin = time.Second
 
 // traffic is what went through the relay for the execution. When it returns, what was refused to it has been
-// taken down.
+// taken down, and also if it ran when there was no relay any more.
 func (x *execution) traffic() sandbox.Traffic {
 	if !x.session.connected() {
 		return sandbox.Traffic{}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), relayWithin)
 	defer cancel()
-	// Of a relay that is gone nobody knows any more; that it is, the operator has been told.
-	t, _ := x.session.network.Traffic(ctx, x.group)
+	t, _ := x.session.network.Traffic(ctx, x.group) // of a relay that is gone nobody knows any more
+	if x.session.network.Lost() {
+		x.session.mu.Lock()
+		defer x.session.mu.Unlock()
+		x.denials.add(sandbox.Denial{Layer: "network", Rule: sandbox.RuleNetworkLost, Errno: unix.ErrnoName(unix.ECONNREFUSED)})
+	}
 	return t
 }
 

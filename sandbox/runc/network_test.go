@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/network"
 )
 
 // hostAddress is one of this host's that is not on the loopback; there may be none.
@@ -78,7 +79,7 @@ func TestNetwork(t *testing.T) {
 	r.options.Ceiling.Networks = []string{"none", "egress"}
 	spec.Network = sandbox.Network{Mode: "egress", Allow: []sandbox.Destination{{CIDR: host + "/32", Ports: []uint16{uint16(port)}}}}
 	e := open(t, r, spec)
-	if e.Reports["network"] != "relay" || !slices.ContainsFunc(e.Network, func(s string) bool { return strings.Contains(s, "redirect") }) {
+	if silent, known := e.Reports["packets"]; !known || silent != "" || e.Reports["network"] != "relay" || !slices.ContainsFunc(e.Network, func(s string) bool { return strings.Contains(s, "redirect") }) {
 		t.Errorf("evidence %v %q", e.Reports, e.Network)
 	}
 	o := shell(t, r, "net", connect(host, port)+"; "+connect(host, 1)+"; "+connect("192.0.2.1", 80)+"; cat /etc/resolv.conf")
@@ -194,7 +195,13 @@ func TestRelayDies(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Error("nobody was told")
 	}
-	if o := x.wait(); len(o.Denials) != 1 || o.Denials[0].Layer != "network" || o.ExitCode == 0 {
-		t.Errorf("%+v", o)
+	if load, err := r.Load("net"); err != nil || !load.NetworkLost {
+		t.Errorf("%+v %v", load, err)
+	}
+	// One that ran when it died, and one that came later.
+	for _, o := range []outcome{x.wait(), shell(t, r, "net", fetcher(t)("192.0.2.1", 80))} {
+		if len(o.Denials) != 1 || o.Denials[0].Rule != sandbox.RuleNetworkLost || sandbox.RuleNetworkLost != network.RuleEnded || o.ExitCode == 0 {
+			t.Errorf("%+v", o)
+		}
 	}
 }

@@ -40,10 +40,17 @@ func TestMain(m *testing.M) {
 // shareMounts has the tests on a host whose mounts are in peer groups, as systemd has them: what a session gets
 // of such a host must not be (T013, T016).
 func shareMounts() error {
-	if os.Getenv(pathVariable) != "" { // Isolate has been here
-		return nil
+	const held = "STOCKADE_RUNC_HOST" // a descriptor: that host is there as long as the tests are
+	if fd, err := strconv.Atoi(os.Getenv(held)); err == nil {
+		unix.CloseOnExec(fd)
+		return os.Unsetenv(held)
 	}
-	return errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""))
+	err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""))
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Open("/proc/thread-self/ns/mnt", unix.O_RDONLY, 0)
+	return errors.Join(err, os.Setenv(held, strconv.Itoa(fd)))
 }
 
 func run(m *testing.M) int {

@@ -57,8 +57,9 @@ func (r *Runner) Commit(ctx context.Context, session, target string, paths []str
 	}
 	defer source.Close()
 	var done sandbox.Committed
+	made := workspace.Reservation{Placeholders: r.placeholders, Session: session, Caller: s.spec.Caller, Source: s.spec.Mounts[i].Source}
 	err = s.still(ctx, func(ctx context.Context) (err error) {
-		done, err = space.Commit(ctx, s.spec.Caller, source, paths)
+		done, err = space.Commit(ctx, s.spec.Caller, source, paths, made.Commit())
 		return err
 	})
 	return done, err

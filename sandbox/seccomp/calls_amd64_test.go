@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// T032 T043 T045 T047 T048 T049 T050 T101 T102 T103: calls by their arguments, in every
-// profile, as the programs answer them and as Lookup explains them.
+// T032 T043 T045 T047 T048 T049 T050 T101 T102 T103, CVE-2019-10063 (garbage above an argument of 32 bits), CVE-2021-41133 (the
+// other interface for mounts): calls by their arguments, in every profile, as the programs answer them and as Lookup explains them.
 func TestVerdicts(t *testing.T) {
 	const garbage = 0xdeadbeef << 32
 	for _, row := range []struct {

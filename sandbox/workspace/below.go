@@ -125,5 +125,5 @@ func kindOf(mode uint32) string {
 	}
 }
 
-// temporary is a name that nobody else chooses. A commit that was killed leaves one at most.
+// temporary is a name that nobody else chooses.
 func temporary() string { return ".stockade-" + rand.Text() }

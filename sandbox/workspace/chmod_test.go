@@ -60,7 +60,7 @@ func TestCommitLinkForTemporary(t *testing.T) {
 			}
 		})
 		for range 50 { // a swap is a conflict, or a link that is committed
-			if _, err := b.Commit(context.Background(), sandbox.Caller{}, b.source, nil); err == nil {
+			if _, err := b.Commit(context.Background(), sandbox.Caller{}, b.source, nil, unnoted); err == nil {
 				break
 			}
 		}

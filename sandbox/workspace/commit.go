@@ -25,10 +25,14 @@ import (
 // of [Space.Changes], what goes is removed last. Not committed: protected paths, sockets, owners, set-id bits, extended attributes, and
 // that two names were one file.
 //
+// Whatever is under another name has one and the same, in one directory at a time. note is called before that is another one, under
+// the caller's identity: who remembers the last can remove what a commit leaves that is killed. Rejected: files without a name (O_TMPFILE). To
+// take the place of another they need a name first, and directories have one always.
+//
 // CodeConflict says what cannot be written over: something that the host has changed since the overlay was
 // made, that has become something else, or that the caller has no right to change. What was done until then is said
 // beside the error, and is done.
-func (s *Space) Commit(ctx context.Context, caller sandbox.Caller, source *os.File, paths []string) (sandbox.Committed, error) {
+func (s *Space) Commit(ctx context.Context, caller sandbox.Caller, source *os.File, paths []string, note func(temp, in string) error) (sandbox.Committed, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	s.committing.Lock()
@@ -45,6 +49,8 @@ func (s *Space) Commit(ctx context.Context, caller sandbox.Caller, source *os.Fi
 		opened:  s.opened,
 		commits: s.commits,
 		modes:   map[string]uint32{},
+		temp:    temporary(),
+		note:    note,
 	}
 	c.skip = func(at string) bool { return s.protects(at) || !c.selects(at) && !c.leads(at) }
 	began := now(unix.CLOCK_REALTIME_COARSE) // which files are stamped with
@@ -91,6 +97,10 @@ type commit struct {
 	modes   map[string]uint32 // of directories that what is in them has yet to come to
 	touched *os.File          // the directory that was changed last
 	applied int64
+
+	temp string // what is not whole yet, or not gone yet, is called
+	in   string // the directory that this was noted for; "" at first
+	note func(temp, in string) error
 }
 
 func (c *commit) run() (err error) {
@@ -140,15 +150,18 @@ func (c *commit) comes(d difference) error {
 		_ = below{root: parent}.chmod(name, "dir", d.lower.Mode&0o7777|0o700) // something may have to come into it
 		return nil
 	}
-	temp := temporary()
-	if err := c.build(place{parent, temp}, d); err != nil {
+	temp, err := c.beside(parent, d.path)
+	if err != nil {
+		return err
+	}
+	if err := c.build(temp, d); err != nil {
 		if errors.Is(err, errLeft) {
 			return nil
 		}
 		return refusal(d.path, err)
 	}
-	if err := c.put(p, temp, d); err != nil {
-		_ = c.discard(place{parent, temp}, d.typ() == "dir")
+	if err := c.put(p, temp.name, d); err != nil {
+		_ = discard(c.ctx, temp, d.typ() == "dir")
 		return refusal(d.path, err)
 	}
 	if d.typ() == "dir" {
@@ -163,6 +176,17 @@ func (c *commit) comes(d difference) error {
 type place struct {
 	dir  *os.File
 	name string
+}
+
+// beside returns the temporary name in the directory of a path, when it is noted that something may be there.
+func (c *commit) beside(parent *os.File, at string) (place, error) {
+	if in := path.Dir(at); in != c.in {
+		if err := c.note(c.temp, in); err != nil {
+			return place{}, err
+		}
+		c.in = in
+	}
+	return place{parent, c.temp}, nil
 }
 
 // parent opens the directory in the source that a path lies in.
@@ -382,7 +406,7 @@ func (c *commit) put(p place, temp string, d difference) error {
 	if err := unix.Renameat2(at, temp, at, p.name, unix.RENAME_EXCHANGE); err != nil {
 		return err
 	}
-	return c.discard(place{p.dir, temp}, kindOf(st.Mode) == "dir")
+	return discard(c.ctx, place{p.dir, temp}, kindOf(st.Mode) == "dir")
 }
 
 // left gives a directory its permissions, when everything that comes into it has come.
@@ -424,12 +448,14 @@ func (c *commit) goes(d difference) error {
 	}
 	p, dir := place{parent, name}, d.typ() == "dir"
 	if dir { // at once for whoever looks, whole if it cannot be
-		p.name = temporary()
+		if p, err = c.beside(parent, d.path); err != nil {
+			return err
+		}
 		if err := unix.Renameat2(int(parent.Fd()), name, int(parent.Fd()), p.name, unix.RENAME_NOREPLACE); err != nil {
 			return refusal(d.path, err)
 		}
 	}
-	if err := c.discard(p, dir); err != nil {
+	if err := discard(c.ctx, p, dir); err != nil {
 		return refusal(d.path, err)
 	}
 	c.done(d.path)
@@ -437,7 +463,7 @@ func (c *commit) goes(d difference) error {
 }
 
 // discard removes a file, or a directory with everything in it.
-func (c *commit) discard(p place, dir bool) error {
+func discard(ctx context.Context, p place, dir bool) error {
 	if !dir {
 		return remove(p.dir, p.name, false)
 	}
@@ -447,7 +473,7 @@ func (c *commit) discard(p place, dir bool) error {
 		return err
 	}
 	defer f.Close()
-	if err := empty(c.ctx, f); err != nil {
+	if err := empty(ctx, f); err != nil {
 		return err
 	}
 	return remove(p.dir, p.name, true)

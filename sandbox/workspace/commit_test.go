@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/sandbox"
 )
 
 // commitEnv has the test binary commit to the directory that it names, for as long as it lives.
@@ -24,10 +26,11 @@ const (
 	killedSize  = 300_000
 )
 
-// commitForever writes every file anew, and commits, over and over.
+// commitForever writes every file anew, makes or removes a directory, and commits, over and over.
 func commitForever(dir string) {
 	t := new(testing.T)
 	b := newBox(t, dir, nil)
+	made := Reservation{Placeholders: placeholders(t, dir+".state"), Session: "s", Caller: owner.caller(), Source: sandbox.Source{Path: dir}}
 	fmt.Println("ready")
 	for round := byte('a'); ; round = 'a' + (round-'a'+1)%26 {
 		err := inside(b.Tree, func(at func(string) string) error {
@@ -36,10 +39,18 @@ func commitForever(dir string) {
 					return err
 				}
 			}
+			if os.RemoveAll(at("\xfftree")); round%2 == 0 {
+				return nil
+			}
+			for i := range 10 * killedFiles {
+				if err := os.MkdirAll(at(fmt.Sprintf("\xfftree/%d/deep", i)), 0o755); err != nil {
+					return err
+				}
+			}
 			return nil
 		})
 		if err == nil {
-			_, err = b.Commit(context.Background(), owner.caller(), b.source, nil)
+			_, err = b.Commit(context.Background(), owner.caller(), b.source, nil, made.Commit())
 		}
 		if err != nil {
 			fmt.Println(err)
@@ -48,14 +59,28 @@ func commitForever(dir string) {
 	}
 }
 
-// A commit that is killed, wherever that falls, leaves every file as it was or as it was to be.
+// A commit that is killed, wherever that falls, leaves every file as it was or as it was to be, and a name of its own at
+// most, which goes when the next runner begins.
 func TestCommitKilled(t *testing.T) {
 	files := map[string]string{}
 	for i := range killedFiles {
 		files[fmt.Sprint("dir/", i)] = strings.Repeat("A", killedSize)
 	}
 	dir := sourceDir(t, files)
-	temporaries := 0
+	t.Cleanup(func() { os.RemoveAll(dir + ".state") })
+	temporaries := func() (found []string) {
+		err := filepath.WalkDir(dir, func(at string, e os.DirEntry, err error) error {
+			if strings.HasPrefix(e.Name(), ".stockade-") {
+				found = append(found, at)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	left := 0
 	for range max(10, rounds(t)/50) {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = append(os.Environ(), commitEnv+"="+dir)
@@ -75,6 +100,16 @@ func TestCommitKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait() // killed
+		was := temporaries()
+		if left += len(was); len(was) > 1 {
+			t.Fatalf("%q are left", was)
+		}
+		if err := placeholders(t, dir+".state").Sweep(); err != nil {
+			t.Fatal(err)
+		}
+		if now := temporaries(); len(now) > 0 {
+			t.Fatalf("%q are left of %q", now, was)
+		}
 		names, err := os.ReadDir(filepath.Join(dir, "dir"))
 		if err != nil {
 			t.Fatal(err)
@@ -82,13 +117,6 @@ func TestCommitKilled(t *testing.T) {
 		whole := 0
 		for _, name := range names {
 			at := filepath.Join(dir, "dir", name.Name())
-			if strings.HasPrefix(name.Name(), ".stockade-") {
-				temporaries++
-				if err := os.Remove(at); err != nil {
-					t.Fatal(err)
-				}
-				continue
-			}
 			data, err := os.ReadFile(at)
 			if err != nil || len(data) != killedSize || bytes.Count(data, data[:1]) != killedSize {
 				t.Fatalf("%s: %d bytes, %v", at, len(data), err)
@@ -99,7 +127,7 @@ func TestCommitKilled(t *testing.T) {
 			t.Fatalf("%d files, not %d", whole, killedFiles)
 		}
 	}
-	t.Logf("%d temporary files were left", temporaries)
+	t.Logf("%d temporary names were left", left)
 }
 
 // A caller that gives up stops a commit between two changes.
@@ -110,7 +138,7 @@ func TestCommitCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	before := content(t, dir)
-	if c, err := b.Commit(ctx, owner.caller(), b.source, nil); !errors.Is(err, context.Canceled) || c.Applied != 0 {
+	if c, err := b.Commit(ctx, owner.caller(), b.source, nil, unnoted); !errors.Is(err, context.Canceled) || c.Applied != 0 {
 		t.Errorf("%+v %v", c, err)
 	}
 	equal(t, "the host's directory", content(t, dir), before)

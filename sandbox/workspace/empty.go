@@ -34,9 +34,14 @@ func empty(ctx context.Context, top *os.File) error {
 					if remove(sub, inner, true) == nil {
 						return nil
 					}
-					moved++
 					_ = below{root: sub}.chmod(inner, "dir", 0o700) // a directory that moves is written to: its ..
-					return unix.Renameat2(int(sub.Fd()), inner, int(top.Fd()), ".moved-"+strconv.Itoa(moved), unix.RENAME_NOREPLACE)
+					for {
+						moved++
+						err := unix.Renameat2(int(sub.Fd()), inner, int(top.Fd()), ".moved-"+strconv.Itoa(moved), unix.RENAME_NOREPLACE)
+						if !errors.Is(err, unix.EEXIST) { // it has been begun before
+							return err
+						}
+					}
 				})
 				if err != nil {
 					return err

@@ -307,20 +307,16 @@ func (p Protection) make(at below, missing string, dir bool) (st unix.Stat_t, er
 // makeReserved makes an empty directory, or a file, that everybody may read.
 func makeReserved(parent *os.File, name string, dir bool, content string) (st unix.Stat_t, err error) {
 	at, kind, mode := int(parent.Fd()), uint32(unix.S_IFREG), uint32(0o644)
-	if dir {
+	switch {
+	case dir:
 		kind, mode = unix.S_IFDIR, 0o755
 		err = unix.Mkdirat(at, name, mode)
-	} else {
-		err = unix.Mknodat(at, name, kind|mode, 0) // open for writing only if there is something to write
-	}
-	if err != nil {
-		return st, err
-	}
-	if content != "" {
+	case content != "":
 		err = fill(parent, name, content)
+	default:
+		err = unix.Mknodat(at, name, kind|mode, 0) // never open for writing
 	}
 	if err != nil {
-		_ = remove(parent, name, dir)
 		return st, err
 	}
 	if err = (below{root: parent}).chmod(name, kindOf(kind), mode); err == nil { // the process's umask has had its say
@@ -332,13 +328,18 @@ func makeReserved(parent *os.File, name string, dir bool, content string) (st un
 	return st, err
 }
 
+// fill makes a file with a content. What has taken its name meanwhile is not written to.
 func fill(parent *os.File, name, content string) error {
-	f, err := below{root: parent}.open(name, unix.O_WRONLY|unix.O_NONBLOCK) // for a fifo that has come to be there nobody waits
+	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
 	if err != nil {
 		return err
 	}
+	f := os.NewFile(uintptr(fd), name)
 	_, err = f.WriteString(content)
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = remove(parent, name, false)
+	}
+	return err
 }
 
 func remove(parent *os.File, name string, dir bool) error {

@@ -561,7 +561,7 @@ func TestSwappedParents(t *testing.T) {
 	defer stop()
 	n, refused := rounds(t), 0
 	for range n {
-		if _, err := b.Commit(t.Context(), owner.caller(), b.source, nil); err != nil {
+		if _, err := b.Commit(t.Context(), owner.caller(), b.source, nil, unnoted); err != nil {
 			if codeOf(err) != sandbox.CodeConflict {
 				t.Fatal(err)
 			}

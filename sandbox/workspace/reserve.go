@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ import (
 )
 
 // Placeholders are the files and empty directories that keep protected paths, in callers' directories,
-// from being created. They are remembered on the disk from before they are there until they are removed, so that a
+// from being created, and the names under which commits make what is to come. They are remembered on the disk from before they are there until they are removed, so that a
 // runner that begins can remove those of one that was killed. Sessions can share one: the last removes it.
 type Placeholders struct {
 	dir  string
@@ -38,6 +39,7 @@ type placeholder struct {
 	Temp     string // the name that it was made under, beside its own; "" if another session made it
 	Dir      bool
 	Dev, Ino uint64 // zero until it is there
+	In       []byte // of a commit: the directory that Temp was last in; what is made for it has no Path
 	leaving  bool   // is being removed
 }
 
@@ -120,6 +122,9 @@ func (p *Placeholders) remove(h *placeholder) error {
 		return err
 	}
 	defer source.Close()
+	if len(h.In) > 0 {
+		return removeTemporary(source, string(h.In), h.Temp)
+	}
 	parent, name, err := below{root: source}.parent(h.Path)
 	if isAbsent(err) {
 		return nil
@@ -143,6 +148,23 @@ func (p *Placeholders) remove(h *placeholder) error {
 		}
 	}
 	return nil
+}
+
+// removeTemporary removes what a commit that came to no end has left: half a file, or a directory that was being removed.
+func removeTemporary(source *os.File, in, temp string) error {
+	dir, err := below{root: source}.open(in, unix.O_PATH|unix.O_DIRECTORY)
+	if isAbsent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(dir.Fd()), temp, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return nil // as a rule
+	}
+	return discard(context.Background(), place{dir, temp}, kindOf(st.Mode) == "dir")
 }
 
 // unused reports whether nobody has given a placeholder another content. A directory the kernel removes only if it is
@@ -253,6 +275,12 @@ func (r *Reservation) hold(h *placeholder) error {
 	defer r.Placeholders.mu.Unlock()
 	h.Caller, h.Source = r.Caller, r.Source
 	return r.Placeholders.hold(r.Session, h)
+}
+
+// Commit returns what a commit of the session to the source calls before it makes the temporary name in another directory.
+// What it leaves under that name, killed or cut off, goes with the session, or when the next runner begins.
+func (r Reservation) Commit() func(temp, in string) error {
+	return func(temp, in string) error { return r.hold(&placeholder{Temp: temp, In: []byte(in)}) }
 }
 
 // has reports whether what is at a path was made by the session to reserve it.

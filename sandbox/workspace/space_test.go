@@ -141,7 +141,7 @@ func TestConflict(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := content(t, dir)
-			out, err := b.Commit(context.Background(), owner.caller(), b.source, nil)
+			out, err := b.Commit(context.Background(), owner.caller(), b.source, nil, unnoted)
 			if codeOf(err) != sandbox.CodeConflict || out.Applied != 0 {
 				t.Errorf("%+v %v", out, err)
 			}

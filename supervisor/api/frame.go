@@ -107,6 +107,7 @@ const (
 	NoticeOutput    NoticeKind = "OUTPUT_AVAILABLE"   // with each progress frame and at the end
 	NoticeViolation NoticeKind = "POLICY_VIOLATION"   // an operation was denied
 	NoticeThreshold NoticeKind = "RESOURCE_THRESHOLD" // memory or processes near the ceiling, or an OOM kill
+	NoticeNetwork   NoticeKind = "NETWORK_LOST"       // the session's relay has died: it reaches nothing any more
 	NoticeIdle      NoticeKind = "IDLE_WARNING"
 	NoticeTimeout   NoticeKind = "IDLE_TIMEOUT"
 

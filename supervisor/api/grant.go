@@ -1,5 +1,7 @@
 package api
 
+import "github.com/stockade-dev/stockade/sandbox"
+
 // Grant is the whole answer of policy to an open: everything that the session may
 // be. In a list, absent means unconstrained by this layer and [] means nothing (C19).
 // In a number, absent (0) means unconstrained by this layer; a maximum of nothing is
@@ -24,6 +26,9 @@ type Grant struct {
 	Verify    string         `json:"verify,omitempty"`          // "canary": what must fail is tried from inside before the session is ready
 	ExpiresNS int64          `json:"expires_at_ns,omitzero"`    // the grant itself ends here (R109)
 }
+
+// ModeOverlay is the mode of a mount that is written to inside, and nowhere else before a commit. The others are ro and rw.
+const ModeOverlay = "overlay"
 
 // GrantMount is one mount that policy grants.
 type GrantMount struct {
@@ -76,6 +81,15 @@ type Ceilings struct {
 type GrantNetwork struct {
 	Mode  string        `json:"mode"`            // "none", "egress" (what allow names) or "full" (the public internet, and what allow names)
 	Allow []Destination `json:"allow,omitempty"` // of egress and full
+}
+
+// Spec is the network for whoever builds it, or compares it with another ([sandbox.Network.Within]).
+func (n GrantNetwork) Spec() sandbox.Network {
+	out := sandbox.Network{Mode: n.Mode}
+	for _, d := range n.Allow {
+		out.Allow = append(out.Allow, sandbox.Destination(d))
+	}
+	return out
 }
 
 // Destination is what may be reached over TCP: a name or a prefix of addresses, with ports.

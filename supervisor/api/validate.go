@@ -63,7 +63,7 @@ var checks = map[Op][]check{
 		{CodeInvalidWorkdir, func(r *Request) string { return optional("workdir", r.Open.Target.Local.Workdir, absFault) }},
 		{CodeInvalidEnv, func(r *Request) string { return envFault(r.Open.Target.Local.Env, false) }},
 		{CodeInvalidNetworkMode, func(r *Request) string {
-			return unlisted("network_mode", r.Open.Target.Local.NetworkMode, "", "none", "egress", "full")
+			return unlisted("network_mode", r.Open.Target.Local.NetworkMode, append([]string{""}, sandbox.NetworkModes...)...)
 		}},
 		{CodeInvalidParams, func(r *Request) string {
 			return destinationsFault("egress", r.Open.Target.Local.NetworkMode, r.Open.Target.Local.Egress)
@@ -120,7 +120,7 @@ var checks = map[Op][]check{
 		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Narrow.SessionID) }},
 		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Narrow.Scope) }},
 		{CodeInvalidNetworkMode, func(r *Request) string {
-			return unlisted("network.mode", r.Narrow.Network.Mode, "none", "egress", "full")
+			return unlisted("network.mode", r.Narrow.Network.Mode, sandbox.NetworkModes...)
 		}},
 		{CodeInvalidParams, func(r *Request) string {
 			return destinationsFault("network.allow", r.Narrow.Network.Mode, r.Narrow.Network.Allow)
@@ -364,11 +364,11 @@ func mountsFault(mounts []Mount) string {
 	for i, m := range mounts {
 		at := fmt.Sprintf("mounts/%d/", i)
 		switch {
-		case m.Mode != "ro" && m.Mode != "rw" && m.Mode != "overlay":
+		case m.Mode != "ro" && m.Mode != "rw" && m.Mode != ModeOverlay:
 			return at + "mode is none of ro, rw and overlay"
 		case m.Bytes < 0 || m.Inodes < 0:
 			return at + "bytes or inodes is negative"
-		case m.Mode != "overlay" && (m.Bytes != 0 || m.Inodes != 0):
+		case m.Mode != ModeOverlay && (m.Bytes != 0 || m.Inodes != 0):
 			return at + "bytes and inodes are the room of an overlay, which this is not"
 		case m.GuestPath == "/":
 			return at + "guest_path is the root, which has a member of its own"

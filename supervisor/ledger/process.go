@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -209,10 +210,11 @@ func (s *State) breaches(p *process, x *api.ExecResult, code api.Code, at int64)
 	if x.Usage.OOMKills > 0 || code == api.CodeOOMKilled {
 		tell(api.CodeOOMKilled, "")
 	}
-	if len(x.Denials) == 0 {
+	first := slices.IndexFunc(x.Denials, func(d api.Denial) bool { return d.Rule != sandbox.RuleNetworkLost }) // which nobody's policy refused
+	if first < 0 {
 		return
 	}
-	d, n := x.Denials[0], p.event(api.NoticeViolation, at)
+	d, n := x.Denials[first], p.event(api.NoticeViolation, at)
 	n.Reason = shorten(d.Layer, keptText)
 	n.Detail = shorten(strings.TrimSpace(d.Rule+" "+d.Object+" "+d.Syscall), keptText)
 	s.note(p.owner, n)
