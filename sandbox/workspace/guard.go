@@ -228,12 +228,12 @@ func (p Protection) look(at below, path string, dir bool) (st unix.Stat_t, made 
 		if p.Reserve.has(path, st) { // from before, when guards are renewed
 			return st, true, nil
 		}
-		shared, err := p.Reserve.share(path, st)
+		shared, seen, err := p.Reserve.share(path, st)
 		if err != nil || shared {
 			return st, false, err
 		}
-		// Nobody's, then; or that of one that has ended since we looked.
-		if now, err := at.stat(path); err == nil && now.Dev == st.Dev && now.Ino == st.Ino {
+		// Nobody's, then; unless it has gone since we looked, and another session's has come, perhaps with the same number.
+		if now, err := at.stat(path); err == nil && now.Dev == st.Dev && now.Ino == st.Ino && p.Reserve.unchanged(seen) {
 			return st, false, nil
 		}
 	}
