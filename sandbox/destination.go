@@ -13,7 +13,7 @@ func (d Destination) Validate() error {
 	case (d.Name == "") == (d.CIDR == ""):
 		return fmt.Errorf("destination %.100q %.100q: names neither or both of name and cidr", d.Name, d.CIDR)
 	case d.Name != "" && !validName(d.Name):
-		return fmt.Errorf("destination %.100q: not a DNS name in lower case, or one after *.", d.Name)
+		return fmt.Errorf("destination %.100q: not a DNS name in lower case, or *. before one", d.Name)
 	case d.Protocol != "" && (d.Protocol != "tcp" || d.CIDR != ""):
 		return fmt.Errorf("destination %.100q: protocol %.100q", d.Name+d.CIDR, d.Protocol)
 	case len(d.Ports) > maxPorts:

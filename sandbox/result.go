@@ -178,7 +178,7 @@ type Traffic struct {
 
 // Change is one difference between an overlay and what lies below it.
 type Change struct {
-	Path string // relative to the mount
+	Path string // relative to the mount; bytes, which need not be UTF-8
 	Kind string // "added", "modified", "deleted"
 	Type string // "file", "dir", "symlink", "fifo"; of what is there now, or was
 	Mode uint32 // permission bits

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
@@ -181,7 +182,7 @@ func TestUnknownSessionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)
 		b.session()
-		b.fake.specs["s-stray"] = b.fake.specs["s-stray"]
+		b.fake.specs["s-stray"] = sandbox.Spec{}
 		b = b.restart()
 		defer b.stop()
 		if _, ok := b.fake.specs["s-stray"]; ok || len(b.fake.specs) != 1 {

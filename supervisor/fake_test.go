@@ -48,7 +48,6 @@ type fake struct {
 	spaceErr error                       // of the next Commit
 	networks map[string]sandbox.Network  // by session, once narrowed
 	load     sandbox.Load                // of every session
-	closings int
 }
 
 func newFake() *fake {

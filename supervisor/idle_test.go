@@ -51,7 +51,7 @@ func TestIdle(t *testing.T) {
 		if d := b.shown(id); d.State != stateReady {
 			t.Errorf("early: %+v", d)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		d := b.shown(id)
 		if d.State != stateClosed || d.Reason != "idle" || d.IdleAtNS != 0 || time.Unix(0, d.EndedAtNS).Sub(opened) != 90*time.Second {

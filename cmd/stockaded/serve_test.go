@@ -100,7 +100,8 @@ func TestRefusesToStart(t *testing.T) {
 
 // Two state directories are two instances, and one is always the same.
 func TestInstance(t *testing.T) {
-	if instance("/a") == instance("/b") || instance("/a") != instance("/a") {
+	a, b, again := instance("/a"), instance("/b"), instance("/a")
+	if a == b || a != again {
 		t.Error("instances are mixed up")
 	}
 }

@@ -49,7 +49,7 @@ func spin() error {
 	for range 64 {
 		go func() {
 			runtime.LockOSThread()
-			for {
+			for n := 0; ; n++ {
 			}
 		}()
 	}

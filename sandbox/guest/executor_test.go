@@ -213,8 +213,9 @@ func TestExecutorErrors(t *testing.T) {
 	<-p.Exited
 }
 
-// ExecutorThreads is how many processes the ceilings have to have room for.
+// An executor costs its session a few threads for a moment.
 func TestExecutorIsSmall(t *testing.T) {
+	const most = 8
 	b := start(t, baseline())
 	p, _ := b.park(command("true"))
 	text, err := os.ReadFile(b.outside(p.PID) + "/status")
@@ -223,8 +224,8 @@ func TestExecutorIsSmall(t *testing.T) {
 	}
 	got := fields(string(text), "Threads", "VmRSS", "RssAnon")
 	t.Log(fmt.Sprint(got))
-	if n, _ := strconv.Atoi(got["Threads"]); n > ExecutorThreads {
-		t.Errorf("%d threads, and %d are promised to be enough", n, ExecutorThreads)
+	if n, _ := strconv.Atoi(got["Threads"]); n > most {
+		t.Errorf("%d threads, more than %d", n, most)
 	}
 }
 

@@ -23,6 +23,7 @@ const socketFD = 3
 // Capabilities that init keeps for itself; it is started with them and whatever the
 // session grants, ambient, permitted and in its bounding set.
 const initCaps = 1<<unix.CAP_KILL | // signal executions, which have other uids
+
 	1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | // become the session's identity in the child
 	1<<unix.CAP_SETPCAP // give up the bounding set and lock the securebits
 
@@ -124,123 +125,6 @@ func defaultAction(sig unix.Signal) error {
 	return nil
 }
 
-// receiveSetup waits for the first message, which has to be setup.
-func (g *guestInit) receiveSetup() (call uint64, err error) {
-	msg, fds, err := g.buf.Receive(socketFD)
-	if err != nil {
-		return 0, err
-	}
-	packet.CloseAll(fds)
-	kind, call, rest := head(msg)
-	err = decode(rest, &g.setup)
-	if err == nil && kind != kindSetup {
-		err = errMalformed
-	}
-	if err != nil {
-		g.send(kindFailed, call, &Error{StageRequest, "setup", syscall.EPROTO})
-	}
-	return call, err
-}
-
-// step is one of those by which init, or a thread of it, becomes something else.
-type step struct {
-	op string
-	do func() error
-}
-
-// take takes steps up to the first that fails.
-func take(steps []step) *Error {
-	for _, s := range steps {
-		if err := s.do(); err != nil {
-			if refused, ok := err.(*Error); ok {
-				return refused
-			}
-			return &Error{StageSetup, s.op, errno(err)}
-		}
-	}
-	return nil
-}
-
-// become turns init, and its main thread in particular, into what executions inherit.
-// Nothing has been cloned yet, and nothing is after a failure. It returns the listener of the
-// filter's notifications, or -1.
-func (g *guestInit) become() (listener int, refused *Error) {
-	s := &g.setup
-	listener = -1
-	return listener, take(slices.Concat([]step{
-		// A process-wide attribute that needs nothing.
-		{"umask", func() error { unix.Umask(int(s.Umask)); return nil }},
-		// It has to be readable and writable by now, because the files have changed hands.
-		{"oom_score_adj", g.readOOM},
-		// Every thread loses what init was started with beyond this, ambient and inheritable sets included.
-		{"capset", func() error { return capset(allThreads, initCaps|s.Capabilities, 0) }},
-	}, g.spawner(), []step{
-		// The limit on processes counts threads: they come first.
-		{"threads", warm},
-		{"rlimits", func() error { return limit(s.Rlimits, minProcesses) }},
-		// Changed credentials made init as dumpable as fs.suid_dumpable says.
-		{"dumpable", func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }},
-		// Trust nothing of the above: read it back, and try to take it back, while it is the
-		// kernel that refuses and not the filter.
-		{"verify", func() error { return verify(s) }},
-		// Nothing above needs what it takes, and openat2 is still there.
-		{"landlock", g.restrict},
-		{"workdir", func() error {
-			if refused := g.enter(s.Workdir); refused != nil {
-				return refused
-			}
-			return nil
-		}},
-		// Last, because the filter may refuse what came before, or tell of it, which nobody
-		// answers yet. On every thread at once.
-		{"seccomp", func() (err error) { listener, err = filter(s.Filter, s.Report); return err }},
-		{"verify seccomp", func() error { return filtered(s.Filter) }},
-	}))
-}
-
-// spawner are the steps by which a thread becomes the one that executions are cloned from.
-func (g *guestInit) spawner() []step {
-	s := &g.setup
-	return []step{
-		// Already set by whoever built the session; set again so that a mistake there cannot
-		// matter here. Seccomp and Landlock need it, for want of CAP_SYS_ADMIN.
-		{"no_new_privs", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
-		// The kernel's default: that of the runner may be looser.
-		{"timer slack", func() error { return unix.Prctl(unix.PR_SET_TIMERSLACK, defaultSlack, 0, 0, 0) }},
-		// The fsuid stays init's except while the thread looks paths up, because
-		// CLONE_INTO_CGROUP is judged by it.
-		{"setgroups", func() error { return setgroups(s.Groups) }},
-		{"setfsgid", func() error { return setfsgid(s.GID) }},
-		// The bounding set while CAP_SETPCAP is still there: nothing that an execution executes
-		// gives it back what it lacks.
-		{"bounding set", func() error { return bound(s.Capabilities) }},
-		// Inheritable first: ambient may not exceed it.
-		{"capset", func() error { return capset(thisThread, initCaps|s.Capabilities, s.Capabilities) }},
-		{"ambient set", func() error { return raiseAmbient(s.Capabilities) }},
-		// Uid 0 of the session is no root: execve gives it nothing. All bits are locked.
-		{"securebits", func() error { return unix.Prctl(unix.PR_SET_SECUREBITS, securebits, 0, 0, 0) }},
-		// CAP_SETPCAP has done its work.
-		{"capset", func() error {
-			return capset(thisThread, initCaps&^(1<<unix.CAP_SETPCAP)|s.Capabilities, s.Capabilities)
-		}},
-	}
-}
-
-// ready answers setup. The listener is the runner's from now on: nobody inside must
-// ever hold it.
-func (g *guestInit) ready(call uint64, listener int) {
-	f := &readyFrame{}
-	if g.domain != nil {
-		f.landlock = uint32(g.domain.abi)
-	}
-	if listener < 0 {
-		g.send(kindReady, call, f)
-		return
-	}
-	g.send(kindReady, call, f, listener)
-	unix.Close(listener)
-}
-
 // serve answers requests until the runner closes the socket, or another thread does. The end
 // of init is the end of everything in the pid namespace.
 func (g *guestInit) serve() {
@@ -284,69 +168,6 @@ func (g *guestInit) serve() {
 		}
 	}
 }
-
-// SpawnerName is the name of the thread that executions are cloned from, once it is not the main thread any
-// more. What is cloned has it until it executes.
-const SpawnerName = "spawner"
-
-func rename(name string) error {
-	b, err := unix.BytePtrFromString(name)
-	if err != nil {
-		return err
-	}
-	return unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(b)), 0, 0, 0)
-}
-
-// extend adds a place to what may be written. Nobody can be given a right: the thread
-// that makes executions is replaced by one that has entered the domain with its new rule. It
-// serves once nobody has the other end of a pipe any more, the second of fds.
-func (g *guestInit) extend(call uint64, fds []int) (moved bool, err error) {
-	if len(fds) != 2 {
-		return false, errMalformed
-	}
-	if g.domain == nil {
-		g.answer(call, nil)
-		return false, nil
-	}
-	if err := g.domain.allow(fds[0], Access{Write: true}.rights()); err != nil {
-		g.answer(call, &Error{StageSetup, "landlock", errno(err)})
-		return false, nil
-	}
-	became := make(chan *Error)
-	go func() {
-		runtime.LockOSThread() // until the goroutine ends, and the thread with it
-		refused := take(append(g.spawner(), step{"threads", warm}, step{"landlock", g.domain.enter},
-			// The runner finds it by that among the others, to have it counted with the executions.
-			step{"name", func() error { return rename(SpawnerName) }}))
-		if refused == nil {
-			g.send(kindStarted, call, &startedFrame{int32(unix.Gettid())})
-			await(fds[1])
-		}
-		became <- refused
-		if refused == nil {
-			g.serve()
-		}
-	}()
-	if refused := <-became; refused != nil {
-		g.answer(call, refused)
-		return false, nil
-	}
-	return true, nil
-}
-
-// await returns at the end of file.
-func await(pipe int) {
-	var b [1]byte
-	for {
-		if _, err := unix.Read(pipe, b[:]); err != unix.EINTR {
-			return
-		}
-	}
-}
-
-// ExecutorThreads is how many processes the ceilings of a command must have room for where it begins with an
-// executor.
-const ExecutorThreads = 8
 
 // executorPath is init's own program, of which an execution has no copy to look up.
 const executorPath = "/proc/self/exe"

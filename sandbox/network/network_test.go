@@ -546,8 +546,7 @@ func ownGroup(t *testing.T) uint64 {
 func TestSave(t *testing.T) {
 	b := open(t, egress(cidr("11.0.0.0/24", 7)))
 	c := b.connect("11.0.0.1:7")
-	state, files, err := b.Save()
-	if err != nil {
+	if _, _, err := b.Save(); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.try("raw", "11.0.9.9:7", ""); got != "ECONNRESET" { // nobody listens to the relay now
@@ -558,7 +557,8 @@ func TestSave(t *testing.T) {
 	if n := len(b.told()); n != 1 {
 		t.Errorf("%d events", n)
 	}
-	if state, files, err = b.Save(); err != nil {
+	state, files, err := b.Save()
+	if err != nil {
 		t.Fatal(err)
 	}
 	var own []*os.File

@@ -65,7 +65,7 @@ func TestForged(t *testing.T) {
 	for _, field := range strings.Fields("Uid Gid Groups CapInh CapPrm CapEff CapBnd CapAmb NoNewPrivs Seccomp Seccomp_filters") {
 		all = append(all, forgery{"status", `(?m)^(` + field + `:[^\n]*)`, "${1}1", field + " of thread"})
 	}
-	for _, c := range []forgery{
+	all = append(all, []forgery{
 		{"timens_offsets", "monotonic +-", "monotonic ", "timens_offsets"},
 		{"timens_offsets", "boottime +-", "boottime ", "timens_offsets"},
 		{"uid_map", "65536", "65537", "uid_map"},
@@ -95,9 +95,7 @@ func TestForged(t *testing.T) {
 		{"mountinfo", "( /dev/pts .*),max=64", "$1", "file system /dev/pts"},
 		{"mountinfo", "( /dev/shm .*)size=65536k", "${1}size=1k", "file system /dev/shm"},
 		{"mountinfo", "(?m)^.* /dev/null .*\n", "", "/dev/null is not mounted"},
-	} {
-		all = append(all, c)
-	}
+	}...)
 	defer func() { r.forge = nil }()
 	for _, c := range all {
 		t.Run(c.file+" "+c.word, func(t *testing.T) {
@@ -203,7 +201,12 @@ func TestMeddled(t *testing.T) {
 			return os.WriteFile(g+"/pids.max", []byte("max"), 0)
 		}},
 		{"init in another group", "setup", "init is not in", func(o *opening) error {
-			return os.WriteFile(o.session.groups.Paths()[""]+"/x/cgroup.procs", []byte(fmt.Sprint(o.session.box.pid)), 0)
+			leaf, err := o.session.groups.Leaf() // on v2, x holds no processes of its own
+			if err != nil {
+				return err
+			}
+			o.undo.Add(func() { leaf.FD().Close() })
+			return os.WriteFile(o.session.groups.Paths()[""]+"/x/"+leaf.Name()+"/cgroup.procs", []byte(fmt.Sprint(o.session.box.pid)), 0)
 		}},
 		{"a lower limit", "setup", "open files", func(o *opening) error {
 			return unix.Prlimit(o.session.box.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 100, Max: 100}, nil)

@@ -5,39 +5,20 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/guest"
 	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
 
-// Changes tells what an overlay has that its source has not. A name that is not UTF-8 cannot be said as it is; the last
-// one can, because the next page begins behind it: so a page may be longer than was asked for.
+// Changes tells what an overlay has that its source has not.
 func (r *Runner) Changes(ctx context.Context, session, target, after string, limit int) ([]sandbox.Change, bool, error) {
 	_, space, err := r.overlay(session, target)
 	if err != nil {
 		return nil, false, err
 	}
-	changes, more, err := space.Changes(ctx, after, limit)
-	for err == nil && more && len(changes) > 0 && !utf8.ValidString(changes[len(changes)-1].Path) {
-		if len(changes) > limit+maxOdd {
-			return nil, false, sandbox.Errorf(sandbox.CodeUnsupported, "more than %d names in a row are not UTF-8", maxOdd)
-		}
-		var next []sandbox.Change
-		next, more, err = space.Changes(ctx, changes[len(changes)-1].Path, 1)
-		changes = append(changes, next...)
-	}
-	for i := range changes {
-		c := &changes[i]
-		c.Path, c.Link = strings.ToValidUTF8(c.Path, "\ufffd"), strings.ToValidUTF8(c.Link, "\ufffd")
-	}
-	return changes, more, err
+	return space.Changes(ctx, after, limit)
 }
-
-// maxOdd bounds how much longer than asked for a page of changes gets.
-const maxOdd = 1000
 
 // Commit makes the changes of an overlay to its source, which must still be the directory that was judged, and
 // writable for the caller.

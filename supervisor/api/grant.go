@@ -1,6 +1,10 @@
 package api
 
-import "github.com/stockade-dev/stockade/sandbox"
+import (
+	"fmt"
+
+	"github.com/stockade-dev/stockade/sandbox"
+)
 
 // Grant is the whole answer of policy to an open: everything that the session may
 // be. In a list, absent means unconstrained by this layer and [] means nothing (C19).
@@ -98,6 +102,15 @@ type Destination struct {
 	CIDR     string   `json:"cidr,omitempty"`     // a prefix, such as "192.0.2.0/24"; instead of a name
 	Ports    []uint16 `json:"ports,omitzero"`     // absent = every port
 	Protocol string   `json:"protocol,omitempty"` // of a name: "" wants it in the first bytes, as TLS and HTTP have it; "tcp" goes by address alone
+}
+
+// Validate reports what makes a destination not well formed. Absent ports are every port; an
+// empty list names nothing, and is no destination (C19).
+func (d Destination) Validate() error {
+	if d.Ports != nil && len(d.Ports) == 0 {
+		return fmt.Errorf("destination %.100q: ports is empty, which names nothing; leave it out for every port", d.Name+d.CIDR)
+	}
+	return sandbox.Destination(d).Validate()
 }
 
 // GrantEnv is the environment: the names that a caller may set, and what policy sets.
