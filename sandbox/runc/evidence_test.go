@@ -201,7 +201,12 @@ func TestMeddled(t *testing.T) {
 			return os.WriteFile(g+"/pids.max", []byte("max"), 0)
 		}},
 		{"init in another group", "setup", "init is not in", func(o *opening) error {
-			return os.WriteFile(o.session.groups.Paths()[""]+"/x/cgroup.procs", []byte(fmt.Sprint(o.session.box.pid)), 0)
+			leaf, err := o.session.groups.Leaf() // on v2, x holds no processes of its own
+			if err != nil {
+				return err
+			}
+			o.undo.Add(func() { leaf.FD().Close() })
+			return os.WriteFile(o.session.groups.Paths()[""]+"/x/"+leaf.Name()+"/cgroup.procs", []byte(fmt.Sprint(o.session.box.pid)), 0)
 		}},
 		{"a lower limit", "setup", "open files", func(o *opening) error {
 			return unix.Prlimit(o.session.box.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 100, Max: 100}, nil)
