@@ -13,7 +13,7 @@ import (
 )
 
 // TestNeighbours: while a session, or another user, floods, a session beside it works, and the daemon answers and stays small
-// (R068, T069). How long each takes is measured by make bench, where nothing else runs; the bounds here only tell slow from stuck.
+// (T059 to T070). How long each takes is measured by make bench, where nothing else runs; the bounds here only tell slow from stuck.
 func TestNeighbours(t *testing.T) {
 	const (
 		rounds   = 20
