@@ -290,7 +290,7 @@ func adoptedIsolation(t *testing.T, way restart) {
 		"memory":   {api.Limits{MemoryBytes: 32 << 20}, until + "head -c 99M /dev/zero | tail; exit 5"},
 		"pids":     {api.Limits{PIDs: 8}, until + "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.2 & done; exit 0"},
 		"cpu_time": {api.Limits{CPUTimeNS: int64(time.Second)}, until + "while :; do :; done"},
-		"refused":  {api.Limits{}, "unshare -U true; " + until + "unshare -U true; /mnt/probe/probe echo tcp 11.0.0.9:7; exit 6"},
+		"refused":  {api.Limits{}, "unshare -U true; " + until + "unshare -U true; /mnt/probe/probe echo 11.0.0.9:7; exit 6"},
 		"holds":    {api.Limits{}, "exec /mnt/probe/probe hold beta.test:7"},
 	} {
 		running[name] = begun(t, c, api.Exec{SessionID: id, Limits: ask.limits}, ask.script)

@@ -52,7 +52,7 @@ func TestDegraded(t *testing.T) {
 		{"hermetic", nil, len(lacks) == 0},
 		{"workspace", sandbox.Degradable, true},
 	} {
-		r, err := c.Open(t.Context(), api.SessionOpen{Profile: tt.profile, Target: api.Target{Local: &api.Local{}}, Degraded: tt.accept})
+		r, err := c.Open(t.Context(), api.SessionOpen{Profile: tt.profile, Target: rooted(tt.profile), Degraded: tt.accept})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,11 +72,20 @@ func TestDegraded(t *testing.T) {
 		}
 	}
 	// Policy has a say as well: this profile lets nobody do without anything.
-	r, err := c.Open(t.Context(), api.SessionOpen{Profile: "hermetic", Target: api.Target{Local: &api.Local{}}, Degraded: []string{sandbox.LayerLandlock}})
+	r, err := c.Open(t.Context(), api.SessionOpen{Profile: "hermetic", Target: rooted("hermetic"), Degraded: []string{sandbox.LayerLandlock}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Outcome != api.OutcomeDenied || len(r.Deny) != 1 || r.Deny[0].Code != api.CodeDegradedNotAllowed {
 		t.Errorf("hermetic: %s %v", r.Outcome, r.Deny)
 	}
+}
+
+// rooted is a target that a profile opens: a hermetic one says all that it sees.
+func rooted(profile string) api.Target {
+	local := new(api.Local)
+	if profile == "hermetic" {
+		local.Root.Paths = &api.RootPaths{Paths: []string{"/bin/echo", "/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libc.so.6"}}
+	}
+	return api.Target{Local: local}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // TestNeighbours: while a session, or another user, floods, a session beside it works, and the daemon answers and stays small
-// (R068, T069). How long each takes is measured by make bench, where nothing else runs; the bounds here only tell slow from stuck.
+// (T059 to T070). How long each takes is measured by make bench, where nothing else runs; the bounds here only tell slow from stuck.
 func TestNeighbours(t *testing.T) {
 	const (
 		rounds   = 20
@@ -32,7 +32,7 @@ func TestNeighbours(t *testing.T) {
 		{"disk", "while :; do dd if=/dev/zero of=/tmp/fill bs=1M; rm -f /tmp/fill; done 2>/dev/null"},
 		{"overlay", "while :; do dd if=/dev/zero of=/work/fill bs=1M; rm -f /work/fill; done 2>/dev/null"},
 		{"output", "while :; do head -c 64M /dev/zero; done"},
-		{"connections", "while :; do /mnt/probe/probe echo tcp 10.2.0.1:7; /mnt/probe/probe echo tcp 11.0.0.9:7; done >/dev/null"},
+		{"connections", "while :; do /mnt/probe/probe echo 10.2.0.1:7; /mnt/probe/probe echo 11.0.0.9:7; done >/dev/null"},
 		{"refusals", "while :; do unshare -U true; done 2>/dev/null"},
 		{"callers", ""},
 	} {

@@ -133,7 +133,7 @@ type Artifact struct {
 // Hit is a ceiling that was reached.
 type Hit struct {
 	Ceiling string // "memory", "pids", "cpu_time", "disk_bytes", "disk_inodes"
-	Scope   string // "execution", or "session" when the ceiling is shared
+	Scope   string // ScopeExecution, or ScopeSession when the ceiling is shared
 	Object  string // the inside path that is full; "" for others than disk
 	Limit   int64  // bytes, processes, nanoseconds, inodes
 	Peak    int64  // the most that was used, in the same unit; 0 where the kernel does not say
@@ -147,6 +147,12 @@ const (
 	HitCPUTime    = "cpu_time"
 	HitDiskBytes  = "disk_bytes"
 	HitDiskInodes = "disk_inodes"
+)
+
+// The scopes of a Hit.
+const (
+	ScopeExecution = "execution"
+	ScopeSession   = "session"
 )
 
 // Denial is something that a layer refused, from that layer's own evidence.

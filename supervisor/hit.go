@@ -63,7 +63,7 @@ func (x *execution) hits(res sandbox.Result, cause api.Code, wall time.Duration)
 		written int64
 	}{{spool.Stdout, x.log.Total(spool.Stdout)}, {spool.Stderr, x.log.Total(spool.Stderr)}} {
 		if o.written > x.plan.output {
-			hits = append(hits, api.LimitHit{Ceiling: hitOutput, Scope: "execution", Object: o.stream.String(), Limit: x.plan.output, Peak: o.written})
+			hits = append(hits, api.LimitHit{Ceiling: hitOutput, Scope: sandbox.ScopeExecution, Object: o.stream.String(), Limit: x.plan.output, Peak: o.written})
 		}
 	}
 	switch cause {
@@ -71,9 +71,9 @@ func (x *execution) hits(res sandbox.Result, cause api.Code, wall time.Duration)
 		x.mu.Lock()
 		limit := x.timeout
 		x.mu.Unlock()
-		hits = append(hits, api.LimitHit{Ceiling: hitTimeout, Scope: "execution", Limit: int64(limit), Peak: int64(wall)})
+		hits = append(hits, api.LimitHit{Ceiling: hitTimeout, Scope: sandbox.ScopeExecution, Limit: int64(limit), Peak: int64(wall)})
 	case api.CodeSessionExpired:
-		hits = append(hits, api.LimitHit{Ceiling: hitTimeout, Scope: "session", Limit: grant.TTLNS, Code: cause})
+		hits = append(hits, api.LimitHit{Ceiling: hitTimeout, Scope: sandbox.ScopeSession, Limit: grant.TTLNS, Code: cause})
 	}
 	for i := range hits {
 		h := &hits[i]
@@ -101,7 +101,7 @@ func hint(h *api.LimitHit, g *api.Grant) string {
 		return diskHint(h, g, bounds)
 	case h.Ceiling == hitTimeout:
 		return fmt.Sprintf("%s of the exec asks for more; %s", c.asked, bounds)
-	case h.Scope == "execution" && h.Ceiling != hitOutput:
+	case h.Scope == sandbox.ScopeExecution && h.Ceiling != hitOutput:
 		return fmt.Sprintf("%s of the exec asks for more, up to the session's", c.asked)
 	}
 	return fmt.Sprintf("%s of the open asks for more; %s", c.asked, bounds)
@@ -157,7 +157,7 @@ func explain(r *api.ExecResult, res sandbox.Result) {
 	case r.ErrorCode != "":
 	case find(r.LimitsHit, api.CodeCPUTimeExceeded) != nil:
 		r.ErrorCode = api.CodeCPUTimeExceeded // it ends the whole tree
-	case res.ExitCode == 128+int(syscall.SIGKILL) && memory != nil && memory.Scope == "execution":
+	case res.ExitCode == 128+int(syscall.SIGKILL) && memory != nil && memory.Scope == sandbox.ScopeExecution:
 		r.ErrorCode = api.CodeOOMKilled // a shell says so of its child, and nobody else shares the ceiling
 	}
 	reached := find(r.LimitsHit, r.ErrorCode)

@@ -19,7 +19,7 @@ const narrowLimit = 10 * time.Second
 
 func planNarrow(_ *Supervisor, c *call) *refusal {
 	if more := beyond(c.session.granted().Network, c.req.Narrow.Network); more != "" {
-		return denied(api.Deny{Code: api.CodeNotNarrower, Subject: more})
+		return denied(api.Deny{Code: api.CodeNotNarrower, Subject: more, Message: "the session does not have it"})
 	}
 	return nil
 }

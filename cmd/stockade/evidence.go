@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -36,7 +37,7 @@ func memoryScope(x *api.ExecResult) string {
 			return h.Scope
 		}
 	}
-	return "session"
+	return sandbox.ScopeSession
 }
 
 // measures are how the numbers of a ceiling read.

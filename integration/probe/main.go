@@ -131,6 +131,7 @@ var attempts = map[string]attempt{
 	"shm":               shm,
 	"fetch":             fetch,
 	"echo":              echo,
+	"datagram":          datagram,
 	"hold":              hold,
 	"flood-connections": floodConnections,
 	"resolve":           resolve,

@@ -45,12 +45,23 @@ func fetch(args []string) (string, error) {
 
 // echo sends a word, and wants it back.
 func echo(args []string) (string, error) {
-	c, err := dial(args[0], args[1])
+	c, err := dial("tcp", args[0])
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
 	return "", returned(c)
+}
+
+// datagram sends one, and does not look after it.
+func datagram(args []string) (string, error) {
+	c, err := dial("udp", args[0])
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_, err = c.Write([]byte("stockade"))
+	return "", err
 }
 
 func returned(c net.Conn) error {

@@ -20,7 +20,7 @@ import (
 )
 
 // An Internet is a network namespace to start a daemon in. It answers for every address, so that what a session
-// does not reach would have been there to be reached: HTTP on port 80, TCP and UDP that come back on port 7, and a
+// does not reach would have been there to be reached: HTTP on port 80, what comes back on port 7, datagrams to port 7, and a
 // resolver, which /etc/resolv.conf names in the mount namespace that goes with it.
 type Internet struct {
 	names map[string][]string // to addresses
@@ -64,7 +64,7 @@ func (i *Internet) Close() {
 	close(i.calls)
 }
 
-// Met is who has come by, in the order in which they did, each once: "tcp ADDRESS:PORT", "udp ADDRESS:PORT" or "dns NAME".
+// Met is who has come by, in the order in which they did, each once: "tcp ADDRESS:PORT", "udp" or "dns NAME".
 func (i *Internet) Met() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -96,13 +96,13 @@ func (i *Internet) furnish() error {
 	if err := netlink.LinkSetUp(lo); err != nil {
 		return err
 	}
-	// Routes, not addresses: an address of the host's own is another thing to a relay.
-	for _, all := range []string{"0.0.0.0/0", "::/0"} {
+	// Routes, and from the loopback: an address of the host's own is another thing to a relay.
+	for all, src := range map[string]string{"0.0.0.0/0": "127.0.0.1", "::/0": "::1"} {
 		_, to, err := net.ParseCIDR(all)
 		if err != nil {
 			return err
 		}
-		err = netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: to, Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Table: unix.RT_TABLE_MAIN})
+		err = netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: to, Src: net.ParseIP(src), Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Table: unix.RT_TABLE_MAIN})
 		if err != nil {
 			return fmt.Errorf("route to %s: %w", all, err)
 		}
@@ -150,7 +150,7 @@ func (i *Internet) serve() error {
 	}), ReadHeaderTimeout: time.Minute}
 	go server.Serve(&noting{web, i})
 	go i.echo(&noting{echo, i})
-	go i.repeat(datagrams)
+	go i.take(datagrams)
 	go i.answer(questions)
 	return nil
 }
@@ -191,15 +191,13 @@ func (i *Internet) echo(l net.Listener) {
 	}
 }
 
-func (i *Internet) repeat(c net.PacketConn) {
+func (i *Internet) take(c net.PacketConn) {
 	buf := make([]byte, 2048)
 	for {
-		n, from, err := c.ReadFrom(buf)
-		if err != nil {
+		if _, _, err := c.ReadFrom(buf); err != nil {
 			return
 		}
-		i.note("udp " + plain(c.LocalAddr()))
-		c.WriteTo(buf[:n], from)
+		i.note("udp")
 	}
 }
 

@@ -186,7 +186,6 @@ func (l *Leaf) Hits(before Events) ([]sandbox.Hit, error) {
 			hits = append(hits, sandbox.Hit{Ceiling: ceiling, Scope: scope, Limit: limit, Peak: peak, Count: count})
 		}
 	}
-	const execution, session = "execution", "session"
 	limits := l.session.limits
 
 	memory := int64(0)
@@ -196,9 +195,9 @@ func (l *Leaf) Hits(before Events) ([]sandbox.Hit, error) {
 		}
 	}
 	if memory > 0 {
-		hit(sandbox.HitMemory, execution, memory, own.MemoryPeak, own.OOMs)
+		hit(sandbox.HitMemory, sandbox.ScopeExecution, memory, own.MemoryPeak, own.OOMs)
 	}
-	hit(sandbox.HitMemory, session, limits.MemoryBytes, now.MemoryPeak, now.OOMs-before.OOMs)
+	hit(sandbox.HitMemory, sandbox.ScopeSession, limits.MemoryBytes, now.MemoryPeak, now.OOMs-before.OOMs)
 
 	// Where a leaf counts the forks that were tried in it, a ceiling that its peak did not
 	// reach did not refuse them.
@@ -211,11 +210,11 @@ func (l *Leaf) Hits(before Events) ([]sandbox.Hit, error) {
 	}
 	if pids > 0 && (own.PIDsPeak == 0 || own.PIDsPeak >= pids) {
 		// What was parked had more threads than the command may have, before there was a ceiling.
-		hit(sandbox.HitPIDs, execution, pids, min(own.PIDsPeak, pids), own.PIDsMax)
+		hit(sandbox.HitPIDs, sandbox.ScopeExecution, pids, min(own.PIDsPeak, pids), own.PIDsMax)
 	} else {
 		above += own.PIDsMax
 	}
-	hit(sandbox.HitPIDs, session, limits.PIDs, now.PIDsPeak, above)
+	hit(sandbox.HitPIDs, sandbox.ScopeSession, limits.PIDs, now.PIDsPeak, above)
 	return hits, nil
 }
 

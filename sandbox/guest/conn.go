@@ -78,11 +78,30 @@ func newCall() *call {
 	return &call{answer: make(chan answer, 1), exit: make(chan Exit, 1)}
 }
 
-// settle delivers the first answer; init gives no second.
+// settle delivers the first answer; init gives no second. Whoever has given up gets none.
 func (w *call) settle(a answer) {
 	select {
 	case w.answer <- a:
 	default:
+		a.discard()
+	}
+}
+
+// abandon gives up on the answer, whether it has come or will: what it brings is closed.
+func (w *call) abandon() {
+	for {
+		select {
+		case w.answer <- answer{}: // takes its place
+			return
+		case a := <-w.answer:
+			a.discard()
+		}
+	}
+}
+
+func (a answer) discard() {
+	if a.ready.Listener != nil {
+		a.ready.Listener.Close()
 	}
 }
 
@@ -258,7 +277,11 @@ func (c *Conn) ask(ctx context.Context, kind byte, m member, files ...*os.File) 
 	}
 	defer c.answered()
 	defer c.forget(id)
-	return c.exchange(ctx, w, encode(kind, id, m), files...)
+	a, err := c.exchange(ctx, w, encode(kind, id, m), files...)
+	if err != nil {
+		w.abandon()
+	}
+	return a, err
 }
 
 func (c *Conn) register(w *call) (id uint64, err error) {

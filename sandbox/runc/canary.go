@@ -118,11 +118,7 @@ func (s *session) try(ctx context.Context, canaries []guest.Canary) (output []by
 	defer in.Close()
 	nobodys.Close()
 
-	var names []string
-	for _, c := range canaries {
-		names = append(names, c.Name)
-	}
-	process, err := s.init.Spawn(ctx, guest.Command{Canary: names}, guest.Streams{Stdin: in, Stdout: theirs, Stderr: theirs, Cgroup: x.leaf.FD()})
+	process, err := s.init.Spawn(ctx, guest.Command{Canary: guest.Names(canaries)}, guest.Streams{Stdin: in, Stdout: theirs, Stderr: theirs, Cgroup: x.leaf.FD()})
 	if err != nil {
 		return nil, err
 	}

@@ -187,7 +187,7 @@ func (x *execution) watchClock() {
 		return
 	}
 	x.clock = x.leaf.Clock(x.limits.CPUTime, func() {
-		x.spend(scopeExecution)
+		x.spend(sandbox.ScopeExecution)
 		_ = x.leaf.Kill()
 	})
 }

@@ -9,12 +9,6 @@ import (
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
 )
 
-// The scopes of a Hit.
-const (
-	scopeExecution = "execution"
-	scopeSession   = "session"
-)
-
 // hits are the ceilings that were reached while the execution ran, from the counters of those who hold
 // them, whatever the command made of it.
 func (x *execution) hits() []sandbox.Hit {
@@ -23,7 +17,7 @@ func (x *execution) hits() []sandbox.Hit {
 	if scope := x.spent.Load(); scope != nil {
 		hit := sandbox.Hit{Ceiling: sandbox.HitCPUTime, Scope: *scope, Limit: int64(x.limits.CPUTime), Count: 1}
 		used, err := x.leaf.CPUTime()
-		if *scope == scopeSession {
+		if *scope == sandbox.ScopeSession {
 			hit.Limit = int64(x.session.spec.Limits.CPUTime)
 			used, err = x.session.groups.CPUTime()
 		}
@@ -127,7 +121,7 @@ func (d disk) hits() (hits []sandbox.Hit) {
 		{sandbox.HitDiskInodes, int64(st.Files), int64(st.Ffree), 1},
 	} {
 		if c.limit > 0 && c.off == 0 {
-			hits = append(hits, sandbox.Hit{Ceiling: c.ceiling, Scope: scopeSession, Object: d.target, Limit: c.limit * c.unit, Peak: c.limit * c.unit})
+			hits = append(hits, sandbox.Hit{Ceiling: c.ceiling, Scope: sandbox.ScopeSession, Object: d.target, Limit: c.limit * c.unit, Peak: c.limit * c.unit})
 		}
 	}
 	return hits
@@ -144,7 +138,7 @@ func (s *session) watchClock() {
 		s.mu.Lock()
 		s.spent = true
 		for _, x := range s.execs {
-			x.spend(scopeSession)
+			x.spend(sandbox.ScopeSession)
 		}
 		s.mu.Unlock()
 		_ = s.groups.KillExecutions()

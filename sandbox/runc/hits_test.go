@@ -49,7 +49,7 @@ func TestExecutionCeilings(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := script(t, r, "s", c.script, c.limits)
-			h := hit(o, c.ceiling, scopeExecution)
+			h := hit(o, c.ceiling, sandbox.ScopeExecution)
 			if h == nil || h.Limit != c.limit || h.Count == 0 || len(o.Hits) != 1 || c.check != nil && !c.check(o) {
 				t.Errorf("%+v", o)
 			}
@@ -91,7 +91,7 @@ func TestSessionCeilings(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := shell(t, r, "s", c.script)
-			h := hit(o, c.ceiling, scopeSession)
+			h := hit(o, c.ceiling, sandbox.ScopeSession)
 			if h == nil || h.Limit != c.limit || h.Object != c.object || len(o.Hits) != 1 {
 				t.Errorf("%+v", o)
 			}
@@ -114,7 +114,7 @@ func TestSessionProcessorTime(t *testing.T) {
 	busy := start(t, r, sandbox.Exec{Session: "s", Argv: []string{"/bin/sh", "-c", "while :; do :; done"}}, nil)
 	for _, x := range []*started{idle, busy} {
 		o := x.wait()
-		h := hit(o, sandbox.HitCPUTime, scopeSession)
+		h := hit(o, sandbox.HitCPUTime, sandbox.ScopeSession)
 		if h == nil || h.Limit != int64(300*time.Millisecond) || h.Peak < h.Limit || o.Signal != 9 || o.OOM {
 			t.Errorf("%+v", o)
 		}

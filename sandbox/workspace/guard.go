@@ -208,12 +208,18 @@ func (p Protection) lead(at below, protected string, plan []planned) ([]planned,
 	return plan, nil
 }
 
+// looks is how often a path may come to be there, or go, while we look at it: sessions that open together make each
+// path once. Whoever does so all the time is refused.
+const looks = 1000
+
 // look finds what is at a path, or makes it. What was made stays as it is: nothing below it is looked at.
 func (p Protection) look(at below, path string, dir bool) (st unix.Stat_t, made bool, err error) {
-	for {
+	for range looks {
 		st, err = at.stat(path)
 		if errors.Is(err, unix.ENOENT) {
-			st, err = p.make(at, path, dir)
+			if st, err = p.make(at, path, dir); errors.Is(err, unix.EEXIST) {
+				continue // another session was quicker
+			}
 			return st, true, err
 		}
 		if err != nil || p.Reserve == nil {
@@ -222,11 +228,16 @@ func (p Protection) look(at below, path string, dir bool) (st unix.Stat_t, made 
 		if p.Reserve.has(path, st) { // from before, when guards are renewed
 			return st, true, nil
 		}
-		again, err := p.Reserve.share(path, st)
-		if err != nil || !again {
+		shared, seen, err := p.Reserve.share(path, st)
+		if err != nil || shared {
 			return st, false, err
 		}
+		// Nobody's, then; unless it has gone since we looked, and another session's has come, perhaps with the same number.
+		if now, err := at.stat(path); err == nil && now.Dev == st.Dev && now.Ino == st.Ino && p.Reserve.unchanged(seen) {
+			return st, false, nil
+		}
 	}
+	return st, false, fmt.Errorf("%s comes and goes", path)
 }
 
 // namesFile decides what a missing path is reserved as: a file if its name has an extension, or ends as the names of
@@ -284,6 +295,9 @@ func (p Protection) make(at below, missing string, dir bool) (st unix.Stat_t, er
 		}
 	}
 	if err := unix.Renameat2(int(parent.Fd()), temp, int(parent.Fd()), name, unix.RENAME_NOREPLACE); err != nil {
+		if p.Reserve != nil {
+			err = errors.Join(err, p.Reserve.unmade(missing, temp, dir))
+		}
 		_ = remove(parent, temp, dir)
 		return st, fmt.Errorf("reserve: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -240,6 +241,41 @@ func placeholders(t testing.TB, dir string) *Placeholders {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// T144, T076: sessions that open together, and end together, on one directory reserve each path once, for all of them.
+func TestReservedTogether(t *testing.T) {
+	needRoot(t)
+	const sessions, rounds = 8, 20
+	dir := sourceDir(t, nil)
+	p := placeholders(t, filepath.Join(t.TempDir(), "remembered"))
+	missing := []string{".envrc", ".git/config", ".git/hooks", ".vscode", ".mcp.json", ".claude/settings.json"}
+	var all sync.WaitGroup
+	for i := range sessions {
+		all.Go(func() {
+			for n := range rounds {
+				reserve := &Reservation{Placeholders: p, Session: fmt.Sprintf("s%d-%d", i, n), Caller: owner.caller(), Source: sandbox.Source{Path: dir}}
+				fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				tree, _, err := Protect(os.NewFile(uintptr(fd), dir), Protection{Paths: missing, Owner: owner, Place: mnt, Reserve: reserve})
+				if err != nil {
+					t.Errorf("%s: %v", reserve.Session, err)
+				} else {
+					tree.Close()
+				}
+				if err := p.Release(reserve.Session); err != nil {
+					t.Errorf("%s: %v", reserve.Session, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if left := content(t, dir); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
 }
 
 // T144, CVE-2026-25725: what is protected is not written, created, replaced, moved or reached another way, by the

@@ -29,6 +29,7 @@ type Placeholders struct {
 	mu   sync.Mutex
 	left *sync.Cond                // something has been removed
 	held map[string][]*placeholder // by session
+	seen uint64                    // counts what was made, and removed
 }
 
 // placeholder is one that a session needs, whoever made it.
@@ -86,8 +87,12 @@ func (p *Placeholders) Sweep() error {
 func (p *Placeholders) Release(session string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// What others need is theirs from now on; of two that end together, one sees the other.
-	p.held[session] = slices.DeleteFunc(p.held[session], func(h *placeholder) bool { return p.find(h.Dev, h.Ino, session) != nil })
+	// What others need is theirs from now on; of two that end together, one sees the other. Nobody shares what is being
+	// removed: who seems to is about to be rid of another object, which had the same number.
+	p.held[session] = slices.DeleteFunc(p.held[session], func(h *placeholder) bool {
+		other := p.find(h.Dev, h.Ino, session)
+		return other != nil && !other.leaving
+	})
 	going := slices.Clone(p.held[session])
 	for _, h := range going {
 		h.leaving = true
@@ -97,12 +102,21 @@ func (p *Placeholders) Release(session string) error {
 	slices.SortStableFunc(going, func(a, b *placeholder) int { return -comparePaths(a.Path, b.Path) })
 	var errs []error
 	for _, h := range going {
-		if err := thread.As(h.Caller, func() error { return p.remove(h) }); err != nil {
+		var err error
+		for range looks {
+			seen := p.count()
+			err = thread.As(h.Caller, func() error { return p.remove(h) })
+			if !errors.Is(err, unix.ENOTEMPTY) || !p.emptied(session, h, seen) {
+				break
+			}
+		}
+		if err != nil && !errors.Is(err, unix.ENOTEMPTY) { // what somebody has put there is his
 			errs = append(errs, fmt.Errorf("placeholder %s in %s: %w", h.Path, h.Source.Path, err))
 		}
 	}
 	p.mu.Lock()
 	delete(p.held, session)
+	p.seen++
 	p.left.Broadcast()
 	if err := os.Remove(p.file(session)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		errs = append(errs, fmt.Errorf("placeholders: %w", err))
@@ -139,7 +153,7 @@ func (p *Placeholders) remove(h *placeholder) error {
 		if !ours || !unused(parent, name, st, contentOf(h.Path)) {
 			continue
 		}
-		if err := remove(parent, name, kindOf(st.Mode) == "dir"); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+		if err := remove(parent, name, kindOf(st.Mode) == "dir"); err != nil {
 			return err
 		}
 	}
@@ -161,6 +175,31 @@ func removeTemporary(source *os.File, in, temp string) error {
 		return nil // as a rule
 	}
 	return discard(context.Background(), place{dir, temp}, kindOf(st.Mode) == "dir")
+}
+
+func (p *Placeholders) count() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen
+}
+
+// emptied waits for another session that is removing what it has reserved in a directory, and reports whether there was one, or
+// has been since. Nobody waits for whom waits for him: all go from the last path to the first.
+func (p *Placeholders) emptied(session string, dir *placeholder, seen uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen != seen {
+		return true
+	}
+	for other, held := range p.held {
+		for _, h := range held {
+			if other != session && h.leaving && h.Source == dir.Source && within(h.Path, dir.Path) && h.Path != dir.Path {
+				p.left.Wait()
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // unused reports whether nobody has given a placeholder another content. A directory the kernel removes only if it is
@@ -189,16 +228,19 @@ func unused(parent *os.File, name string, st unix.Stat_t, content string) bool {
 	return err == nil && string(has) == content
 }
 
-// find returns a placeholder that is this object, of any session but one. The caller holds mu.
-func (p *Placeholders) find(dev, ino uint64, but string) *placeholder {
+// find returns a placeholder that is this object, of any session but one: of one that stays, if there is such. The caller holds mu.
+func (p *Placeholders) find(dev, ino uint64, but string) (found *placeholder) {
 	for session, held := range p.held {
 		for _, h := range held {
-			if session != but && h.Ino != 0 && h.Dev == dev && h.Ino == ino {
-				return h
+			if session == but || h.Ino == 0 || h.Dev != dev || h.Ino != ino {
+				continue
+			}
+			if found = h; !h.leaving {
+				return found
 			}
 		}
 	}
-	return nil
+	return found
 }
 
 func (p *Placeholders) file(session string) string { return filepath.Join(p.dir, session) }
@@ -260,10 +302,14 @@ func (r *Reservation) made(at, temp string, dir bool, st unix.Stat_t) error {
 	return r.hold(&placeholder{Path: at, Temp: temp, Dir: dir, Dev: st.Dev, Ino: st.Ino})
 }
 
+// unmade remembers that it will be no object any more. Its number is free for others then.
+func (r *Reservation) unmade(at, temp string, dir bool) error { return r.begin(at, temp, dir) }
+
 func (r *Reservation) hold(h *placeholder) error {
 	r.Placeholders.mu.Lock()
 	defer r.Placeholders.mu.Unlock()
 	h.Caller, h.Source = r.Caller, r.Source
+	r.Placeholders.seen++
 	return r.Placeholders.hold(r.Session, h)
 }
 
@@ -282,22 +328,29 @@ func (r *Reservation) has(at string, st unix.Stat_t) bool {
 	})
 }
 
-// share keeps a placeholder of another session's that is found at a path, until this one ends too. If it was
-// about to be removed, it is gone when share returns, and the path is to be looked at again.
-func (r *Reservation) share(at string, st unix.Stat_t) (again bool, err error) {
+// share keeps a placeholder of another session's that is found at a path, until this one ends too. What is about to be
+// removed is gone when share returns, and not shared. seen is for unchanged.
+func (r *Reservation) share(at string, st unix.Stat_t) (shared bool, seen uint64, err error) {
 	p := r.Placeholders
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	seen = p.seen
 	h := p.find(st.Dev, st.Ino, r.Session)
-	for h != nil && h.leaving {
-		p.left.Wait()
-		h, again = p.find(st.Dev, st.Ino, r.Session), true
+	if h != nil && h.leaving {
+		for h != nil && h.leaving {
+			p.left.Wait()
+			h = p.find(st.Dev, st.Ino, r.Session)
+		}
+		return false, seen, nil
 	}
 	known := func(own *placeholder) bool {
 		return own.Path == at && own.Source == r.Source && own.Dev == st.Dev && own.Ino == st.Ino
 	}
-	if h == nil || again || slices.ContainsFunc(p.held[r.Session], known) {
-		return again, nil
+	if h == nil || slices.ContainsFunc(p.held[r.Session], known) {
+		return h != nil, seen, nil
 	}
-	return false, p.hold(r.Session, &placeholder{Caller: r.Caller, Source: r.Source, Path: at, Dir: h.Dir, Dev: st.Dev, Ino: st.Ino})
+	return true, seen, p.hold(r.Session, &placeholder{Caller: r.Caller, Source: r.Source, Path: at, Dir: h.Dir, Dev: st.Dev, Ino: st.Ino})
 }
+
+// unchanged reports whether no placeholder has come or gone since.
+func (r *Reservation) unchanged(seen uint64) bool { return r.Placeholders.count() == seen }

@@ -130,7 +130,7 @@ func (s *Space) Full() ([]sandbox.Hit, error) {
 		{sandbox.HitDiskInodes, int64(st.Ffree), s.o.Size.Inodes},
 	} {
 		if c.free == 0 {
-			hits = append(hits, sandbox.Hit{Ceiling: c.ceiling, Scope: "session", Object: s.o.Target, Limit: c.limit, Peak: c.limit})
+			hits = append(hits, sandbox.Hit{Ceiling: c.ceiling, Scope: sandbox.ScopeSession, Object: s.o.Target, Limit: c.limit, Peak: c.limit})
 		}
 	}
 	return hits, nil
