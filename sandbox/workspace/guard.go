@@ -70,6 +70,10 @@ func Protect(tree *os.File, p Protection) (guarded *os.File, guards Guards, err 
 	if err != nil {
 		return nil, nil, err
 	}
+	// A clone of a mount that systemd shares with everybody is its peer: the host would get our guards, too.
+	if err := unix.MountSetattr(int(tree.Fd()), "", unix.AT_EMPTY_PATH, &unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
+		return nil, nil, fmt.Errorf("make %s private: %w", tree.Name(), err)
+	}
 	err = thread.Apart(func() error {
 		if err := mountAt(tree, p.Place); err != nil {
 			return fmt.Errorf("attach %s: %w", tree.Name(), err)

@@ -278,6 +278,39 @@ func TestReservedTogether(t *testing.T) {
 	}
 }
 
+// T013: where mounts are shared with everybody, as under systemd, the guards of a session stay its own.
+func TestSharedHost(t *testing.T) {
+	needRoot(t)
+	err := thread.Apart(func() error {
+		host, err := Tmpfs("host", 1<<20, 100, "0777", 0)
+		if err != nil {
+			return err
+		}
+		defer host.Close()
+		if err := must(mountAt(host, mnt), unix.Mount("", mnt, "", unix.MS_SHARED, "")); err != nil {
+			return err
+		}
+		fd, err := unix.OpenTree(unix.AT_FDCWD, mnt, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return err
+		}
+		tree, guards, err := Protect(os.NewFile(uintptr(fd), mnt), Protection{Paths: []string{".envrc"}, Owner: owner, Place: mnt})
+		if err != nil {
+			return err
+		}
+		guards.Close()
+		tree.Close()
+		mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
+		if err == nil && strings.Contains(string(mounts), mnt+"/.envrc ") {
+			t.Errorf("the host has a guard:\n%s", mounts)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // T144, CVE-2026-25725: what is protected is not written, created, replaced, moved or reached another way, by the
 // session's identity or by root inside. Without the protection the same attempts succeed.
 func TestProtected(t *testing.T) {
