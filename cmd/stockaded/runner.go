@@ -62,6 +62,7 @@ func (c *config) connect(ctx context.Context, state string, stderr io.Writer) (*
 		if err == nil {
 			return r, nil
 		}
+		alone := unused(dir)
 		started, err := c.start(socket, dir, stderr)
 		if err != nil {
 			return nil, fmt.Errorf("start the runner: %w", err)
@@ -70,12 +71,22 @@ func (c *config) connect(ctx context.Context, state string, stderr io.Writer) (*
 		if err == nil {
 			return r, nil
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || alone { // what ended it would end the next one too
 			started.cmd.Process.Kill()
 			return nil, fmt.Errorf("runner: %w", err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
+}
+
+// unused reports whether no runner has a directory: each holds a lock on its own as long as it is there.
+func unused(dir string) bool {
+	f, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
 }
 
 // follow connects to a runner that ends when we leave it nothing.
