@@ -31,7 +31,7 @@ unit: setup                    ## what needs no binaries
 	$(GO) test -count=1 -tags failpoint -run Failpoint $(CRASHING)
 
 integration: build failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
-	STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 10m ./integration/...
+	STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12m ./integration/...
 
 test-v2:                       ## the isolation tests in virtual machines: Debian 12 as it is, its newest kernel, and without Landlock; KERNELS=6.12 is one of them
 	bash scripts/test-v2 $(KERNELS)

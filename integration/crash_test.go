@@ -30,7 +30,7 @@ import (
 
 // How often daemon and runner are killed. STOCKADE_SOAK=1 has the second number.
 var (
-	atEachPoint = soak(20, 100)
+	atEachPoint = soak(12, 100)
 	atRandom    = soak(200, 2000)
 )
 
