@@ -249,7 +249,8 @@ func TestResolve(t *testing.T) {
 func TestFailures(t *testing.T) {
 	r := newRunner(t)
 	before := residueOf(t, r)
-	const rounds, atOnce = 8, 5
+	const atOnce = 5
+	each := min(8, max(1, rounds(t)/20))
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
 			var reached atomic.Int64
@@ -264,7 +265,7 @@ func TestFailures(t *testing.T) {
 			var all sync.WaitGroup
 			for n := range atOnce {
 				all.Go(func() {
-					for range rounds {
+					for range each {
 						if _, err := r.Open(context.Background(), hostSpec(fmt.Sprintf("fails%d", n))); err == nil || !strings.Contains(err.Error(), "injected") {
 							t.Errorf("got %v", err)
 						}
@@ -272,7 +273,7 @@ func TestFailures(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if n := reached.Load(); n != rounds*atOnce {
+			if n := reached.Load(); n != int64(each*atOnce) {
 				t.Errorf("reached %d times", n)
 			}
 			before.mustLeaveNothing(t, r)
