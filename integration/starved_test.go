@@ -2,6 +2,7 @@ package integration
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -27,8 +28,13 @@ func TestStarvedMachine(t *testing.T) {
 	c := d.Client()
 	other := opened(t, c, nil).SessionID
 	daemon, runner := d.PID(), d.Runner()
-	greedy := opened(t, c, func(o *api.SessionOpen) { o.Limits.MemoryBytes = most }).SessionID
-	r, err := c.Exec(t.Context(), api.Exec{SessionID: greedy, Argv: []string{"tail", "/dev/zero"}}) // waits for the end of a line
+	probes := shared(t)
+	build(t, filepath.Join(probes, "probe"), "./probe")
+	greedy := opened(t, c, func(o *api.SessionOpen) {
+		o.Limits.MemoryBytes = most
+		o.Target.Local.Mounts = []api.Mount{{HostPath: probes, GuestPath: "/mnt/probe", Mode: "ro"}}
+	}).SessionID
+	r, err := c.Exec(t.Context(), api.Exec{SessionID: greedy, Argv: []string{"/mnt/probe/probe", "memory-bomb"}})
 	x := settled(t, r, err).Payload.Exec
 	t.Logf("%s %s %s, peak %d bytes, of %d", x.Status, x.Signal, x.ErrorCode, x.Usage.PeakMemoryBytes, machine.Totalram)
 	if x.Signal != "KILL" || hit(r, "memory") {
