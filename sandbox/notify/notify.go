@@ -129,7 +129,7 @@ func (s *Server) serve(ctx context.Context) {
 		switch {
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINTR): // its caller was interrupted before we looked, or we were
 			continue
-		case ctx.Err() != nil:
+		case err != nil && ctx.Err() != nil: // what was received is answered, whoever comes next
 			return
 		case err != nil: // nobody has the filter any more, or nothing can be known: nobody shall wait for us
 			s.listener.Close()

@@ -362,7 +362,7 @@ func setup(spec sandbox.Spec, filter []byte) guest.Setup {
 		Umask:        0o022,
 		OOMScoreAdj:  500, // every execution is a better victim than init, and than anything of the host's (T072)
 		Rlimits: []guest.Rlimit{
-			limit(unix.RLIMIT_CORE, 1), // at which the kernel also does not pipe into the program of the host's core_pattern; at 0 it does (core(5), T042)
+			limit(unix.RLIMIT_CORE, 1), // at which the kernel (do_coredump) feeds no program of the host's core_pattern either; at 0 it does (core(5), T042)
 			limit(unix.RLIMIT_MEMLOCK, 64<<10),
 			limit(unix.RLIMIT_MSGQUEUE, 800<<10),
 			limit(unix.RLIMIT_NOFILE, uint64(spec.Limits.Files)),

@@ -132,7 +132,10 @@ func bind(path string) (net.Listener, error) {
 	inner.SetUnlinkOnClose(false)
 	ln := &socket{UnixListener: inner, path: path}
 	made := filepath.Join(private, "s")
-	err = own(made)
+	err = shorten(inner)
+	if err == nil {
+		err = own(made)
+	}
 	if err == nil {
 		ln.info, err = os.Lstat(made)
 	}
@@ -144,6 +147,21 @@ func bind(path string) (net.Listener, error) {
 		return nil, err
 	}
 	return ln, nil
+}
+
+// queue is how many connections wait to be accepted. Go asks for net.core.somaxconn, 4096: behind so many of a
+// neighbour who connects in a loop everybody waits a tenth of a second.
+const queue = 1024
+
+// shorten makes the queue of a socket that listens already as long as it is to be.
+func shorten(ln *net.UnixListener) error {
+	raw, err := ln.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = os.NewSyscallError("listen", unix.Listen(int(fd), queue)) })
+	return errors.Join(err, failed)
 }
 
 // own gives the socket its group and mode.

@@ -148,14 +148,18 @@ func (a *admission) give(uid uint32) {
 	}
 }
 
-// refuse answers without reading: the reader of an HTTP client understands it.
+// refuse answers without reading: the reader of an HTTP client understands it. It is made once and fits into any
+// socket's buffer: whoever connects in a loop must not cost more than he pays.
 func refuse(conn net.Conn) {
-	body, _ := api.Encode(api.ErrorBody{Error: *api.Errorf(api.CodeTooManyConnections, "close some connections first")})
-	conn.SetDeadline(time.Now().Add(100 * time.Millisecond))
-	fmt.Fprintf(conn, "HTTP/1.1 %d Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
-		api.CodeTooManyConnections.Status(), len(body), body)
+	_, _ = conn.Write(refusal)
 	conn.Close()
 }
+
+var refusal = func() []byte {
+	body, _ := api.Encode(api.ErrorBody{Error: *api.Errorf(api.CodeTooManyConnections, "close some connections first")})
+	return fmt.Appendf(nil, "HTTP/1.1 %d Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		api.CodeTooManyConnections.Status(), len(body), body)
+}()
 
 // peerConn is a connection that knows its peer.
 type peerConn struct {
