@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -45,6 +48,7 @@ func Execute() int {
 			return 1
 		}
 	}
+	enoughThreads()
 	if err := packet.Send(socketFD, encode(kindParked, 0, nil)); err != nil {
 		return 1
 	}
@@ -63,6 +67,29 @@ func Execute() int {
 		return tryAll(f.Canary)
 	}
 	return refuse(f.execute())
+}
+
+// spareThreads are those that the runtime has at hand while the executor is parked.
+const spareThreads = 3
+
+// enoughThreads starts every thread that the runtime may still want. Once it is under the command's ceiling
+// of pids there may be no room for one, and a runtime that gets none ends the process, as if the command had
+// exited with 2. With one processor and no collections it wants one beside the main thread; another may
+// be on its way to sleep.
+func enoughThreads() {
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(-1)
+	var here, gone sync.WaitGroup
+	here.Add(spareThreads)
+	for range spareThreads {
+		gone.Go(func() {
+			runtime.LockOSThread() // each to one of its own, until all are there
+			here.Done()
+			here.Wait()
+			runtime.UnlockOSThread() // and the thread stays, idle
+		})
+	}
+	gone.Wait()
 }
 
 // refuse tells why there is no command.

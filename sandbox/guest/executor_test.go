@@ -104,6 +104,29 @@ func TestParked(t *testing.T) {
 	}
 }
 
+// What is parked has every thread that it will want: the ceiling that it is put under may leave it none.
+func TestThreadsOfParked(t *testing.T) {
+	b := start(t, baseline())
+	for range 50 {
+		p, output := b.park(shell("echo on"))
+		threads, err := os.ReadDir(b.outside(p.PID) + "/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The main thread, the runtime's monitor, and the one that starts others for a locked one.
+		if want := 3 + spareThreads; len(threads) < want {
+			t.Errorf("%d threads, not %d", len(threads), want)
+		}
+		if err := p.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := output(); got != "on\n" {
+			t.Errorf("%q", got)
+		}
+		<-p.Exited
+	}
+}
+
 // A command's own limits are lowered for it alone, and are never raised.
 func TestOwnRlimits(t *testing.T) {
 	s := baseline()

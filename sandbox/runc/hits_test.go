@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,6 +70,25 @@ func TestExecutionCeilings(t *testing.T) {
 	}
 	closeSession(t, r, "s")
 	before.mustLeaveNothing(t, r)
+}
+
+// TestTightestCeiling starts commands that may have one process and next to no processor time: what
+// becomes the command has threads, and needs no more of them once it is under the ceiling, however long it is kept from running.
+func TestTightestCeiling(t *testing.T) {
+	r := newRunner(t)
+	open(t, r, hostSpec("s"))
+	defer closeSession(t, r, "s")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 20 {
+				if o := script(t, r, "s", "echo on", sandbox.ExecLimits{PIDs: 1, CPUMillis: 30}); o.stdout != "on\n" || o.stderr != "" {
+					t.Errorf("%+v", o)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // TestSessionCeilings lets executions meet what they share (R049, T059, T061, T062, T064, T065).
