@@ -27,7 +27,7 @@ import (
 // Config is what a Supervisor works with.
 type Config struct {
 	State    string          // directory of the journal, the blobs and the salt; made if need be, mode 0700
-	Policy   *rego.Engine    // decides
+	Policy   Policy          // decides
 	Ceiling  sandbox.Ceiling // the operator's bound on whatever policy grants
 	Launcher Launcher        // builds
 	Defaults Defaults        // where neither policy nor the caller says anything
@@ -87,7 +87,7 @@ func (d Defaults) filled() Defaults {
 // Supervisor holds the sessions of one state directory. Its methods may be called at
 // the same time.
 type Supervisor struct {
-	policy   *rego.Engine
+	policy   Policy
 	ceiling  sandbox.Ceiling
 	launcher Launcher
 	defaults Defaults
@@ -233,7 +233,7 @@ const saltBytes = 32
 
 // preflight asks every entry point of every operation that is served, with a request
 // that says nothing. Policy may deny it, and it must have an answer.
-func preflight(policy *rego.Engine) error {
+func preflight(policy Policy) error {
 	for _, op := range Operations() {
 		entrypoint, ok := rego.Entrypoint(op)
 		if !ok {
