@@ -12,4 +12,5 @@ type Policy interface {
 	Decide(ctx context.Context, entrypoint string, in rego.Input) rego.Decision
 	Digest() string
 	Defines(entrypoint string) bool
+	Close() // when the last decision has been given
 }
