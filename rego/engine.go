@@ -37,17 +37,17 @@ type entrypoint struct {
 	ref      string
 	grants   bool // the answer holds a grant
 	limits   bool // the answer may hold limits and obligations
-	optional bool // a policy of before this question loads without it, and denies what it would be asked
+	since    int  // version of the contract that asks for it: see contract.go
 	deadline time.Duration
 }
 
 var entrypoints = []entrypoint{
-	{ref: Open, grants: true, deadline: 500 * time.Millisecond},
-	{ref: Exec, limits: true, deadline: 250 * time.Millisecond},
-	{ref: Signal, deadline: 250 * time.Millisecond},
-	{ref: Blob, deadline: 250 * time.Millisecond},
-	{ref: Read, deadline: 250 * time.Millisecond},
-	{ref: Workspace, optional: true, deadline: 250 * time.Millisecond},
+	{ref: Open, since: 1, grants: true, deadline: 500 * time.Millisecond},
+	{ref: Exec, since: 1, limits: true, deadline: 250 * time.Millisecond},
+	{ref: Signal, since: 1, deadline: 250 * time.Millisecond},
+	{ref: Blob, since: 1, deadline: 250 * time.Millisecond},
+	{ref: Read, since: 1, deadline: 250 * time.Millisecond},
+	{ref: Workspace, since: 2, deadline: 250 * time.Millisecond},
 }
 
 // pkg is the package that holds the entry point.
@@ -147,7 +147,7 @@ type query struct {
 }
 
 // Load reads, compiles and prepares the policy tree in fsys. A tree that does not
-// parse, calls a builtin that is not available, or lacks an entry point does not load.
+// parse, calls a builtin that is not available, or lacks what its contract asks for does not load.
 func Load(fsys fs.FS, opts Options) (*Engine, error) {
 	b, err := ReadBundle(fsys)
 	if err != nil {
@@ -155,6 +155,9 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 	}
 	compiler, store, err := b.Compile()
 	if err != nil {
+		return nil, err
+	}
+	if err := b.keeps(compiler); err != nil {
 		return nil, err
 	}
 	if opts.MaxInput == 0 {
@@ -172,11 +175,7 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 	var errs []error
 	for _, ep := range entrypoints {
 		if len(compiler.GetRulesExact(ast.MustParseRef(ep.ref))) == 0 {
-			if ep.optional {
-				continue
-			}
-			errs = append(errs, fmt.Errorf("entry point %s is not defined", ep.ref))
-			continue
+			continue // an earlier contract than the one that asks for it
 		}
 		if opts.Deadline != 0 {
 			ep.deadline = opts.Deadline
