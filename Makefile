@@ -33,7 +33,7 @@ unit: setup                    ## what needs no binaries
 integration: build failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
 	STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12m ./integration/...
 
-test-v2:                       ## the isolation tests in virtual machines: Debian 12 as it is, its newest kernel, and without Landlock; KERNELS=6.12 is one of them
+test-v2:                       ## the isolation tests in a virtual machine, Debian 12 as it is; KERNELS='6.12 6.1-nolandlock' are its newest kernel, and none of its Landlock
 	bash scripts/test-v2 $(KERNELS)
 
 test-race: build               ## what races with what, 100,000 times, attacks on what is being built, 10,000 times, and the packages where most of it meets, under the race detector

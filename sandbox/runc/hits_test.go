@@ -72,7 +72,7 @@ func TestExecutionCeilings(t *testing.T) {
 	before.mustLeaveNothing(t, r)
 }
 
-// TestTightestCeiling starts commands that may have one process and next to no processor time: what
+// TestTightestCeiling starts commands that may have one process and little processor time: what
 // becomes the command has threads, and needs no more of them once it is under the ceiling, however long it is kept from running.
 func TestTightestCeiling(t *testing.T) {
 	r := newRunner(t)
@@ -81,7 +81,7 @@ func TestTightestCeiling(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			for range 20 {
+			for range 10 {
 				if o := script(t, r, "s", "echo on", sandbox.ExecLimits{PIDs: 1, CPUMillis: 30}); o.stdout != "on\n" || o.stderr != "" {
 					t.Errorf("%+v", o)
 				}

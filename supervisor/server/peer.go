@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"sync"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -16,34 +18,24 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
-// peerOf returns who connected, by the kernel's word: the credentials at the time of
+// userOf returns whose connection it is, by the kernel's word: the credentials at the time of
 // connect(2). The pid is not part of it, because pids are reused.
-func peerOf(conn *net.UnixConn) (api.Principal, error) {
-	raw, err := conn.SyscallConn()
+func userOf(fd int) (p api.Principal, err error) {
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
-		return api.Principal{}, err
+		return p, os.NewSyscallError("SO_PEERCRED", err)
 	}
-	var p api.Principal
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		var cred *unix.Ucred
-		if cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); failed != nil {
-			failed = os.NewSyscallError("SO_PEERCRED", failed)
-			return
-		}
-		p.UID, p.GID = cred.Uid, cred.Gid
-		p.Groups, failed = peerGroups(fd)
-	})
-	return p, errors.Join(err, failed)
+	p.UID, p.GID = cred.Uid, cred.Gid
+	return p, nil
 }
 
 // peerGroups returns the supplementary groups of the peer (Linux 4.13). x/sys has the
 // number of the option but no call that returns a list.
-func peerGroups(fd uintptr) ([]uint32, error) {
+func peerGroups(fd int) ([]uint32, error) {
 	groups := make([]uint32, 64)
 	for {
 		size := uint32(len(groups) * 4)
-		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_PEERGROUPS,
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_PEERGROUPS,
 			uintptr(unsafe.Pointer(unsafe.SliceData(groups))), uintptr(unsafe.Pointer(&size)), 0)
 		switch errno {
 		case 0:
@@ -61,6 +53,8 @@ func peerGroups(fd uintptr) ([]uint32, error) {
 // connections do not lock out the others (T155).
 type admission struct {
 	net.Listener
+	file           *os.File // the listener's socket: what package net accepts costs more than who is turned away may
+	raw            syscall.RawConn
 	total, perUser int
 
 	mu    sync.Mutex
@@ -68,6 +62,27 @@ type admission struct {
 	all   int
 	paced map[uint32]*pace
 }
+
+// admit bounds who is accepted from ln.
+func admit(ln net.Listener, o Options) (*admission, error) {
+	socket, ok := ln.(interface{ File() (*os.File, error) })
+	if !ok {
+		return nil, fmt.Errorf("%T is no socket: nobody knows who its peers are", ln)
+	}
+	file, err := socket.File()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := file.SyscallConn()
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return &admission{Listener: ln, file: file, raw: raw, total: o.Conns, perUser: o.ConnsPerUser, held: map[uint32]int{}, paced: map[uint32]*pace{}}, nil
+}
+
+// Close ends Accept.
+func (a *admission) Close() error { return errors.Join(a.file.Close(), a.Listener.Close()) }
 
 // pace is how fast one user connects: a bucket of as many connections as he may hold, which fills again
 // with connectRate.
@@ -104,28 +119,68 @@ const maxPaced = 4096
 // Accept returns the next connection within the bounds, as a *peerConn.
 func (a *admission) Accept() (net.Conn, error) {
 	for {
-		conn, err := a.Listener.Accept()
-		if err != nil {
+		var fd int
+		var peer api.Principal
+		var failed error
+		if err := a.raw.Read(func(ln uintptr) (done bool) { fd, peer, failed = a.next(int(ln)); return failed != unix.EAGAIN }); err != nil {
 			return nil, err
 		}
-		unixConn, ok := conn.(*net.UnixConn)
-		if !ok {
-			conn.Close()
-			return nil, fmt.Errorf("accept: %T is not a unix connection, nobody knows who its peer is", conn)
+		if failed != nil {
+			return nil, &net.OpError{Op: "accept", Net: "unix", Addr: a.Addr(), Err: os.NewSyscallError("accept4", failed)}
 		}
-		peer, err := peerOf(unixConn)
-		// Gone already, or a command of a session, to which somebody gave a way to the socket:
-		// it would ask for more than its own session is, in nobody's name.
-		if err != nil || sandbox.Inside(peer.UID) {
-			conn.Close()
+		if fd < 0 {
+			// So many in a row that somebody else has his turn: the runtime would leave us ten milliseconds.
+			runtime.Gosched()
 			continue
 		}
-		if !a.take(peer.UID) {
-			refuse(conn)
+		release := sync.OnceFunc(func() { a.give(peer.UID) })
+		conn, err := stay(fd, &peer)
+		if err != nil { // gone already
+			release()
 			continue
 		}
-		return &peerConn{Conn: conn, peer: peer, release: sync.OnceFunc(func() { a.give(peer.UID) })}, nil
+		return &peerConn{Conn: conn, peer: peer, release: release}, nil
 	}
+}
+
+// row is how many connections are turned away one after the other.
+const row = 16
+
+// next takes connections from the queue until one may stay, -1 when there were too many that may not. Who is turned
+// away is known to nothing but the kernel: neither the runtime's poller nor a goroutine hears of him.
+func (a *admission) next(ln int) (fd int, peer api.Principal, err error) {
+	for range row {
+		fd, _, err = unix.Accept4(ln, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+		if err == unix.EINTR || err == unix.ECONNABORTED {
+			continue
+		}
+		if err != nil {
+			return -1, peer, err
+		}
+		peer, err = userOf(fd)
+		// A command of a session, to which somebody gave a way to the socket, would ask for more than its own
+		// session is, in nobody's name.
+		if err == nil && !sandbox.Inside(peer.UID) {
+			if a.take(peer.UID) {
+				return fd, peer, nil
+			}
+			_, _ = unix.Write(fd, refusal)
+		}
+		unix.Close(fd)
+	}
+	return -1, peer, nil
+}
+
+// stay makes a connection of a descriptor, and knows the groups of its peer.
+func stay(fd int, peer *api.Principal) (net.Conn, error) {
+	f := os.NewFile(uintptr(fd), "connection")
+	defer f.Close()
+	groups, err := peerGroups(fd)
+	if err != nil {
+		return nil, err
+	}
+	peer.Groups = groups
+	return net.FileConn(f)
 }
 
 func (a *admission) take(uid uint32) bool {
@@ -148,13 +203,8 @@ func (a *admission) give(uid uint32) {
 	}
 }
 
-// refuse answers without reading: the reader of an HTTP client understands it. It is made once and fits into any
+// refusal is an answer without a question: the reader of an HTTP client understands it. It is made once and fits into any
 // socket's buffer: whoever connects in a loop must not cost more than he pays.
-func refuse(conn net.Conn) {
-	_, _ = conn.Write(refusal)
-	conn.Close()
-}
-
 var refusal = func() []byte {
 	body, _ := api.Encode(api.ErrorBody{Error: *api.Errorf(api.CodeTooManyConnections, "close some connections first")})
 	return fmt.Appendf(nil, "HTTP/1.1 %d Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",

@@ -116,7 +116,10 @@ func New(sup Supervisor, options Options) (*Server, error) {
 
 // Serve accepts connections of a listener that [Listen] made, until Shutdown.
 func (s *Server) Serve(ln net.Listener) error {
-	bounded := &admission{Listener: ln, total: s.options.Conns, perUser: s.options.ConnsPerUser, held: map[uint32]int{}, paced: map[uint32]*pace{}}
+	bounded, err := admit(ln, s.options)
+	if err != nil {
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	}
 	if err := s.http.Serve(bounded); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	}
