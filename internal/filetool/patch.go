@@ -193,6 +193,13 @@ func (d *draft) sheet(f *patch.File, name string) *sheet {
 		p.Close()
 		return s
 	}
+	for at, other := range d.byPath {
+		if other.exists && at != p.Path && (file.Within(p.Path, at) || file.Within(at, p.Path)) {
+			d.fail(f, file.NotFound, file.CodePathNotFound, "%s is a file of the same patch: nothing can be below it", file.Quote(min(at, p.Path)))
+			p.Close()
+			return nil
+		}
+	}
 	s := &sheet{place: p, exists: p.Exists}
 	d.byPath[p.Path] = s
 	d.order = append(d.order, s)

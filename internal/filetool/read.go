@@ -313,7 +313,7 @@ func readFull(f *os.File, buf []byte, offset int64) (n int, err error) {
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
-		case errors.Is(err, unix.EINVAL) && offset+int64(n) < 0: // past any file
+		case errors.Is(err, unix.EINVAL) && offset > 1<<62: // past any file
 			return n, nil
 		case err != nil:
 			return n, err

@@ -26,7 +26,23 @@ type box struct {
 
 func newBox(t testing.TB, caps file.Caps, change ...func(*Config)) *box {
 	t.Helper()
-	b := &box{t: t, dir: filepath.Join(t.TempDir(), "root"), blobs: map[string][]byte{}}
+	return newBoxIn(t, t.TempDir(), caps, change...)
+}
+
+// newFastBox is a box in memory, for tests that sync more than they look.
+func newFastBox(t testing.TB, caps file.Caps, change ...func(*Config)) *box {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "filetool-")
+	if err != nil {
+		dir = t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return newBoxIn(t, dir, caps, change...)
+}
+
+func newBoxIn(t testing.TB, dir string, caps file.Caps, change ...func(*Config)) *box {
+	t.Helper()
+	b := &box{t: t, dir: filepath.Join(dir, "root"), blobs: map[string][]byte{}}
 	if err := os.MkdirAll(filepath.Join(b.dir, "work"), 0o755); err != nil {
 		t.Fatal(err)
 	}

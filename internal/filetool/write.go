@@ -126,7 +126,7 @@ func (t *Tools) content(c *stage.Change, content *file.Content, limit int64) (fu
 		if err != nil {
 			return nil, failed(file.CodeInvalidBlobRef, "%v", err)
 		}
-		c.Source = &bounded{blob, limit}
+		c.Source = &bounded{blob, limit, limit}
 		return func() { blob.Close() }, nil
 	}
 	if int64(len(c.Content)) > limit {
@@ -141,14 +141,14 @@ func tooMuch(limit int64) *file.Fault {
 
 // bounded is a reader that fails, rather than ends, when there is more than is allowed.
 type bounded struct {
-	r    io.Reader
-	left int64
+	r           io.Reader
+	limit, left int64
 }
 
 func (b *bounded) Read(buf []byte) (int, error) {
 	n, err := b.r.Read(buf[:min(int64(len(buf)), b.left+1)])
 	if b.left -= int64(n); b.left < 0 {
-		return 0, tooMuch(0)
+		return 0, tooMuch(b.limit)
 	}
 	return n, err
 }

@@ -205,6 +205,11 @@ func (c *Change) take(hook Hook) *file.Fault {
 		return tree.Fault(c.Place.Path, err)
 	}
 	dir, name := c.Place.Dir, c.Place.Name
+	unlock, fault := lock(dir, c.Place.Path)
+	if fault != nil {
+		return fault
+	}
+	defer unlock()
 	err := unix.Renameat2(dir, name, dir, c.tmp, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) {
 		err = unix.Renameat(dir, name, dir, c.tmp)
@@ -245,9 +250,19 @@ func (tx *transaction) undo() {
 	tx.note("undo\n")
 	for i := len(tx.changes) - 1; i >= 0; i-- {
 		c := tx.changes[i]
-		if c.done {
-			back(c.Place.Dir, c.Place.Name, c.tmp, c.Remove, c.Old != nil)
+		if !c.done {
+			continue
 		}
+		unlock, fault := lock(c.Place.Dir, c.Place.Path)
+		if fault != nil {
+			unlock = func() {}
+		}
+		if !c.Remove && c.Old != nil {
+			c.exchangeBack()
+		} else {
+			back(c.Place.Dir, c.Place.Name, c.tmp, c.Remove, false)
+		}
+		unlock()
 	}
 	tx.abandon()
 }

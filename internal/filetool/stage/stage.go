@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -167,6 +168,12 @@ func (c *Change) create(name string) (*os.File, error) {
 	if c.Old == nil && c.Like == nil {
 		mode = 0o666 // less the umask, by the kernel
 	}
+	// The file is made and locked in one step, for those who look whether it is abandoned.
+	unlock, fault := lock(c.Place.Dir, c.Place.Path)
+	if fault != nil {
+		return nil, fault
+	}
+	defer unlock()
 	for try := range 4 {
 		fd, err := unix.Openat(c.Place.Dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
 		if err == nil {
@@ -340,6 +347,11 @@ func (c *Change) give(hook Hook) *file.Fault {
 		return tree.Fault(c.Place.Path, err)
 	}
 	dir, name := c.Place.Dir, c.Place.Name
+	unlock, fault := lock(dir, c.Place.Path)
+	if fault != nil {
+		return fault
+	}
+	defer unlock()
 	var err error
 	switch {
 	case c.New || c.Old == nil:
@@ -362,7 +374,7 @@ func (c *Change) give(hook Hook) *file.Fault {
 		}
 		if err == nil {
 			if !c.original(dir, c.tmp) {
-				unix.Renameat2(dir, c.tmp, dir, name, unix.RENAME_EXCHANGE)
+				c.exchangeBack()
 				return changed(c.Place.Path)
 			}
 			c.done = true
@@ -380,6 +392,40 @@ func (c *Change) give(hook Hook) *file.Fault {
 	}
 	c.done = true
 	return nil
+}
+
+// exchangeBack puts what has come out at its name again, unless somebody has put something there meanwhile: that stays.
+func (c *Change) exchangeBack() {
+	dir, name := c.Place.Dir, c.Place.Name
+	if ino, _ := look(dir, name); ino != c.ino || unix.Renameat2(dir, c.tmp, dir, name, unix.RENAME_EXCHANGE) != nil {
+		return
+	}
+	if ino, _ := look(dir, c.tmp); ino != c.ino { // it came between look and exchange
+		unix.Renameat2(dir, c.tmp, dir, name, unix.RENAME_EXCHANGE)
+	}
+}
+
+// patience is how long another change in the same directory is waited for. Its lock is held for a few system calls.
+const patience = 5 * time.Second
+
+// lock keeps other tools, in this process and in others, from changing names in a directory. Three that exchange at a time
+// could not undo what they did. Who holds it for ever only keeps the tools of his own directory from working.
+func lock(dir int, at string) (unlock func(), fault *file.Fault) {
+	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil { // a directory that may be searched and not read
+		return func() {}, nil
+	}
+	for start := time.Now(); ; time.Sleep(200 * time.Microsecond) {
+		switch err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); {
+		case err == nil:
+			return func() { unix.Close(fd) }, nil
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR): // a file system without locks
+			return func() { unix.Close(fd) }, nil
+		case time.Since(start) > patience:
+			unix.Close(fd)
+			return nil, &file.Fault{Status: file.Conflict, Code: file.CodeChanged, Message: "the directory of " + file.Quote(at) + " is locked by another change"}
+		}
+	}
 }
 
 // replace is give where the file system cannot exchange names: the look comes before, and what happens in between is lost.

@@ -157,7 +157,7 @@ func (t *Tree) direct(asked string) (*Place, *file.Fault) {
 		}
 		return nil, nil
 	}
-	p := &Place{Path: clean, Dir: fd, Name: name, Last: name, dirOnly: strings.HasSuffix(asked, "/")}
+	p := &Place{Path: clean, Dir: fd, Name: name, Last: name, dirOnly: ending(asked)}
 	switch err := unix.Fstatat(fd, name, &p.Stat, unix.AT_SYMLINK_NOFOLLOW); {
 	case err == nil:
 		p.Exists = true
@@ -422,6 +422,9 @@ func (t *Tree) lookupFault(at string, err error) *file.Fault {
 
 // Fault is what an error number at a path says.
 func Fault(at string, err error) *file.Fault {
+	if known, ok := errors.AsType[*file.Fault](err); ok {
+		return known
+	}
 	f := &file.Fault{Status: file.Error, Code: file.CodeIOError, Message: file.Quote(at) + ": " + err.Error()}
 	for _, row := range []struct {
 		errno  unix.Errno
