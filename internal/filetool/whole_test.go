@@ -320,3 +320,60 @@ func TestTwoEditors(t *testing.T) {
 		}
 	}
 }
+
+// What somebody else does between judgement and rename is not lost, and the whole change is a conflict.
+func TestChangedMeanwhile(t *testing.T) {
+	others := map[string]func(b *box){
+		"written": func(b *box) { os.WriteFile(b.at("f"), []byte("theirs\n"), 0o644) },
+		"same size": func(b *box) {
+			st, _ := os.Stat(b.at("f"))
+			os.WriteFile(b.at("f"), []byte("OLD\n"), 0o644)
+			os.Chtimes(b.at("f"), st.ModTime(), st.ModTime())
+		},
+		"replaced": func(b *box) { b.file("x", "theirs\n"); os.Rename(b.at("x"), b.at("f")) },
+		"link":     func(b *box) { b.link("/canary", "x"); os.Rename(b.at("x"), b.at("f")) },
+		"removed":  func(b *box) { os.Remove(b.at("f")) },
+	}
+	changes := map[string]func(b *box) file.Outcome{
+		"rename edit": func(b *box) file.Outcome {
+			return b.editFile(file.Edit{Target: at("f"), OldString: "old", NewString: "new"}).Outcome
+		},
+		"rename write": func(b *box) file.Outcome {
+			return b.writeFile(file.Write{Target: at("f"), Content: text("new"), ExpectedSHA256: hash("old\n")}).Outcome
+		},
+		"rename patch": func(b *box) file.Outcome {
+			return b.applyPatch("*** Begin Patch\n*** Update File: a\n@@\n-1\n+2\n*** Delete File: b\n*** Update File: f\n@@\n-old\n+new\n*** Add File: c\n+x\n*** End Patch\n").Outcome
+		},
+		"take patch": func(b *box) file.Outcome {
+			return b.applyPatch("*** Begin Patch\n*** Update File: a\n@@\n-1\n+2\n*** Add File: c\n+x\n*** Delete File: f\n*** End Patch\n").Outcome
+		},
+	}
+	for how, other := range others {
+		for name, change := range changes {
+			step, _, _ := strings.Cut(name, " ")
+			var b *box
+			done := false
+			b = newFastBox(t, file.Caps{}, func(c *Config) {
+				c.hook = func(s string) error {
+					if s == step && !done {
+						done = true
+						other(b)
+					}
+					return nil
+				}
+			})
+			b.fill(map[string]string{"a": "1\n", "b": "1\n", "f": "old\n", "/canary": "canary"})
+			o := change(b)
+			if o.Code != file.CodeChanged {
+				t.Errorf("%s, %s: %s %s (%s)", how, name, o.Status, o.Code, o.Message)
+			}
+			done = false
+			expect := newFastBox(t, file.Caps{})
+			expect.fill(map[string]string{"a": "1\n", "b": "1\n", "f": "old\n", "/canary": "canary"})
+			other(expect)
+			if d := difference(b.state(), expect.state()); d != "" {
+				t.Errorf("%s, %s:\n%s", how, name, d)
+			}
+		}
+	}
+}

@@ -181,11 +181,38 @@ func (tx *transaction) stage() *file.Fault {
 		if err := c.makeParents(tx.hook); err != nil {
 			return tree.Fault(c.Place.Path, err)
 		}
+		c.late = true
 		if fault := c.stage(tx.hook, c.tmp); fault != nil {
 			return fault
 		}
 	}
+	// When the first of them is synced, the file system commits what it knows of the others too: so they
+	// are synced last, and not one after the other as they are written.
+	for _, c := range tx.changes {
+		if err := c.sync(tx.hook); err != nil {
+			return tree.Fault(c.Place.Path, err)
+		}
+	}
 	return nil
+}
+
+// sync makes what was staged durable.
+func (c *Change) sync(hook Hook) error {
+	if c.Remove {
+		return nil
+	}
+	if err := hook.step("sync"); err != nil {
+		return err
+	}
+	fd, err := unix.Openat(c.Place.Dir, c.tmp, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EACCES) { // a file that is read-only for its owner
+		fd, err = unix.Openat(c.Place.Dir, c.tmp, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Fsync(fd)
 }
 
 func (tx *transaction) commit() *file.Fault {

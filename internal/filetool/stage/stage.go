@@ -68,6 +68,7 @@ type Change struct {
 	tmp     string
 	ino     uint64 // of the staged file
 	done    bool   // the name has been given
+	late    bool   // synced when all of a transaction is written
 	madeDir []made
 }
 
@@ -255,11 +256,13 @@ func (c *Change) stage(hook Hook, name string) (fault *file.Fault) {
 	if err := c.attributes(f); err != nil {
 		return &file.Fault{Status: file.Error, Code: file.CodeNotKept, Message: file.Quote(c.Place.Path) + ": " + err.Error()}
 	}
-	if err := hook.step("sync"); err != nil {
-		return failed(err)
-	}
-	if err := f.Sync(); err != nil {
-		return failed(err)
+	if !c.late {
+		if err := hook.step("sync"); err != nil {
+			return failed(err)
+		}
+		if err := f.Sync(); err != nil {
+			return failed(err)
+		}
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
