@@ -30,8 +30,37 @@ type Bundle struct {
 // ReadBundle reads every *.rego and *.json of fsys. Names that begin with a dot are left out.
 func ReadBundle(fsys fs.FS) (*Bundle, error) {
 	b := &Bundle{Modules: map[string]*ast.Module{}, Tests: map[string]*ast.Module{}, Data: ast.NewObject()}
-	digest := sha256.New()
 	var errs []error
+	digest, err := sources(fsys, func(name string, text []byte) {
+		var err error
+		switch {
+		case path.Ext(name) == ".json":
+			err = b.addData(name, text)
+		case isTest(name):
+			err = addModule(b.Tests, name, text)
+		default:
+			err = addModule(b.Modules, name, text)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	b.Digest = digest
+	return b, nil
+}
+
+// DigestOf is the Digest of the bundle in fsys, which it does not parse.
+func DigestOf(fsys fs.FS) (string, error) { return sources(fsys, func(string, []byte) {}) }
+
+// sources visits what a bundle is made of and returns its digest.
+func sources(fsys fs.FS, visit func(name string, text []byte)) (string, error) {
+	digest := sha256.New()
 	// WalkDir goes in lexical order of path elements, so the digest does not depend on the host.
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
@@ -45,41 +74,27 @@ func ReadBundle(fsys fs.FS) (*Bundle, error) {
 		case entry.IsDir():
 			return nil
 		}
-		ext := path.Ext(name)
-		if ext != ".rego" && ext != ".json" {
+		if ext := path.Ext(name); ext != ".rego" && ext != ".json" {
 			return nil
 		}
 		text, err := fs.ReadFile(fsys, name)
 		if err != nil {
 			return err
 		}
-		test := strings.HasSuffix(name, "_test.rego")
-		if !test {
+		if !isTest(name) {
 			fmt.Fprintf(digest, "%d %s %d\n", len(name), name, len(text))
 			digest.Write(text)
 		}
-		switch {
-		case ext == ".json":
-			err = b.addData(name, text)
-		case test:
-			err = addModule(b.Tests, name, text)
-		default:
-			err = addModule(b.Modules, name, text)
-		}
-		if err != nil {
-			errs = append(errs, err)
-		}
+		visit(name, text)
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read policy: %w", err)
+		return "", fmt.Errorf("read policy: %w", err)
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	b.Digest = "sha256:" + hex.EncodeToString(digest.Sum(nil))
-	return b, nil
+	return "sha256:" + hex.EncodeToString(digest.Sum(nil)), nil
 }
+
+func isTest(name string) bool { return strings.HasSuffix(name, "_test.rego") }
 
 func addModule(into map[string]*ast.Module, name string, text []byte) error {
 	m, err := ast.ParseModuleWithOpts(name, string(text), ast.ParserOptions{
