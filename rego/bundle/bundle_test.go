@@ -381,7 +381,7 @@ func TestHostileTarballs(t *testing.T) {
 	changed := bytes.Clone(good)
 	changed[len(changed)-6] ^= 1
 	refused(t, "a wrong checksum", changed, "checksum")
-	refused(t, "no gzip", []byte("package x"), "header")
+	refused(t, "no gzip", []byte("package stockade.open"), "header")
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	z.Write(bytes.Repeat([]byte{0}, 1024))

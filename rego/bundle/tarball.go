@@ -101,7 +101,10 @@ func newTree(l Limits) *tree {
 
 // addEntry takes in one entry of an archive: a file or a directory, and nothing else.
 func (t *tree) addEntry(h *tar.Header, content io.Reader) error {
-	name := strings.TrimPrefix(strings.TrimPrefix(h.Name, "./"), "/") // tar and OPA have them
+	name, ok := strings.CutPrefix(h.Name, "./") // as tar has it
+	if !ok {
+		name = strings.TrimPrefix(name, "/") // as OPA has it
+	}
 	dir := h.Typeflag == tar.TypeDir
 	if dir {
 		name = strings.TrimSuffix(name, "/")
