@@ -145,6 +145,22 @@ func (b *Bundle) Compile() (*ast.Compiler, storage.Store, error) {
 	for name, m := range b.Modules {
 		modules[name] = located(m)
 	}
+	version, err := ContractOf(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entrypoints {
+		if version < typedSince {
+			break
+		}
+		// A package says once what its input is, in whichever of its files.
+		for _, m := range modules {
+			if m.Package.Path.Equal(e.pkg()) {
+				m.Annotations = append(m.Annotations, e.typed(m))
+				break
+			}
+		}
+	}
 	c := newCompiler(store)
 	if c.Compile(modules); c.Failed() {
 		return nil, nil, sourceError(c.Errors)
@@ -158,6 +174,7 @@ func newCompiler(store storage.Store) *ast.Compiler {
 		WithDefaultRegoVersion(ast.RegoV1).
 		WithStrict(true).
 		WithSchemas(inputSchema()).
+		WithUseTypeCheckAnnotations(true).
 		WithPathConflictsCheck(func(path []string) (bool, error) { return holds(store, path) })
 }
 
