@@ -36,19 +36,20 @@ const (
 // a denial because of that would be wrong.
 type entrypoint struct {
 	ref      string
-	grants   bool // the answer holds a grant
-	limits   bool // the answer may hold limits and obligations
-	since    int  // version of the contract that asks for it: see contract.go
+	grants   bool     // the answer holds a grant
+	limits   bool     // the answer may hold limits and obligations
+	since    int      // version of the contract that asks for it: see contract.go
+	about    []string // what the input holds beside request, ceiling and now_ns
 	deadline time.Duration
 }
 
 var entrypoints = []entrypoint{
-	{ref: Open, since: 1, grants: true, deadline: 500 * time.Millisecond},
-	{ref: Exec, since: 1, limits: true, deadline: 250 * time.Millisecond},
-	{ref: Signal, since: 1, deadline: 250 * time.Millisecond},
+	{ref: Open, since: 1, about: []string{"facts"}, grants: true, deadline: 500 * time.Millisecond},
+	{ref: Exec, since: 1, about: []string{"session"}, limits: true, deadline: 250 * time.Millisecond},
+	{ref: Signal, since: 1, about: []string{"session", "process"}, deadline: 250 * time.Millisecond},
 	{ref: Blob, since: 1, deadline: 250 * time.Millisecond},
-	{ref: Read, since: 1, deadline: 250 * time.Millisecond},
-	{ref: Workspace, since: 2, deadline: 250 * time.Millisecond},
+	{ref: Read, since: 1, about: []string{"session", "process"}, deadline: 250 * time.Millisecond},
+	{ref: Workspace, since: 2, about: []string{"session"}, deadline: 250 * time.Millisecond},
 }
 
 func entrypointOf(ref string) (entrypoint, bool) {

@@ -51,6 +51,7 @@ var Table = []Row{
 	{"policies", nil, nil},
 	{"rego", []string{"supervisor/api", "sandbox"}, []string{opa, jsonexp, xnet}},
 	{"rego/worker", []string{"rego", "supervisor/api", "sandbox"}, []string{jsonexp, unix}},
+	{"rego/bundle", []string{"rego", "internal/durable"}, []string{opa, jsonexp, unix}},
 	{"rego/workbench", []string{"rego", "policies", "supervisor/api", "sandbox"}, []string{cobra, jsonexp}},
 
 	// The sandbox, inside and out. The guest is linked into PID 1 of every session.

@@ -74,7 +74,7 @@ type Pool struct {
 // Load gives the policy tree in fsys to workers. It returns when one of them serves; a tree that does not load, and a host
 // on which workers cannot be confined, are errors.
 func Load(fsys fs.FS, o Options) (*Pool, error) {
-	digest, err := rego.DigestOf(fsys)
+	data, err := rego.ReadData(fsys) // modules are not parsed in this process
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func Load(fsys fs.FS, o Options) (*Pool, error) {
 	}
 	o = o.withDefaults()
 	p := &Pool{
-		options: o, digest: digest, revision: revision, breaker: rego.Breaker{Limit: o.MaxOverruns},
+		options: o, digest: data.Digest, revision: revision, breaker: rego.Breaker{Limit: o.MaxOverruns},
 		lost: make(chan struct{}, o.Size+1), quit: make(chan struct{}), done: make(chan struct{}),
 		live: map[*process]struct{}{},
 	}
