@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +17,13 @@ import (
 func confine(o order) error {
 	data, err := writable() // first: soon there is no /proc
 	if err != nil {
+		return err
+	}
+	if err := closeInherited(); err != nil {
+		return err
+	}
+	const name = "/proc/self/comm"
+	if err := os.WriteFile(name, []byte("stockade-policy"), 0); err != nil {
 		return err
 	}
 	if o.Apart {
@@ -40,10 +47,6 @@ func confine(o order) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("death signal: %w", err)
 	}
-	name := []byte("stockade-policy\x00")
-	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0); err != nil {
-		return fmt.Errorf("name: %w", err)
-	}
 	// Last: it leaves none of the calls above.
 	p, err := program(verdicts(os.Getpid()))
 	if err != nil {
@@ -57,6 +60,33 @@ func confine(o order) error {
 	}
 	return nil
 }
+
+// closeInherited closes what came without being meant to: whoever started the daemon may have left it descriptors. What stays
+// is the socket, /dev/null twice, and the poller of our own runtime.
+func closeInherited() error {
+	const dir = "/proc/self/fd"
+	open, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range open {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			return err
+		}
+		target, err := os.Readlink(dir + "/" + e.Name())
+		if err != nil || fd <= 2 || strings.HasPrefix(target, anonymous) { // an error: the directory's own, which is closed
+			continue
+		}
+		if err := unix.Close(fd); err != nil {
+			return fmt.Errorf("close descriptor %d: %w", fd, err)
+		}
+	}
+	return nil
+}
+
+// anonymous begins the names of descriptors that lead to nothing but the kernel's own.
+const anonymous = "anon_inode:"
 
 // leaveRoot makes an empty, read-only directory the root of the process. Its mount namespace is its own.
 func leaveRoot() error {

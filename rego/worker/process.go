@@ -63,8 +63,9 @@ func spawn(program []string) (*process, error) {
 	}
 	defer null.Close()
 	attr := &os.ProcAttr{
-		Dir:   "/",
-		Env:   []string{"GOMAXPROCS=2", "GOTRACEBACK=none"}, // the second processor is the garbage collector's
+		Dir: "/",
+		// The second processor is the garbage collector's. The runtime is not to look for a number in control groups: it would keep their files open.
+		Env:   []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"},
 		Files: []*os.File{theirs, null, null},
 		Sys:   &syscall.SysProcAttr{Setpgid: true}, // a terminal's Ctrl-C is for us
 	}
@@ -116,8 +117,13 @@ func (p *process) prepare(ctx context.Context, memory int64, revision []byte) (r
 	return r, json.Unmarshal(said, &r, json.RejectUnknownMembers(true))
 }
 
-// confined reads in /proc what the kernel says of every thread of a worker.
+// confined reads in /proc what the kernel says of a worker, and of every thread of it.
 func confined(pid int, o order) error {
+	if o.Apart { // root may look at what is undumpable
+		if err := alone(pid); err != nil {
+			return err
+		}
+	}
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil {
 		return err
@@ -143,6 +149,32 @@ func confined(pid int, o order) error {
 				return fmt.Errorf("the kernel says %s %q, not %q", member, got, value)
 			}
 		}
+	}
+	return nil
+}
+
+// alone looks at the descriptors of a worker, and at its root.
+func alone(pid int) error {
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	open, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range open {
+		target, err := os.Readlink(dir + e.Name())
+		if err != nil {
+			return err
+		}
+		if target != os.DevNull && !strings.HasPrefix(target, anonymous) && !(e.Name() == "0" && strings.HasPrefix(target, "socket:")) {
+			return fmt.Errorf("descriptor %s is %s", e.Name(), target)
+		}
+	}
+	names, err := os.ReadDir(fmt.Sprintf("/proc/%d/root", pid))
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("its root has %s", names[0].Name())
 	}
 	return nil
 }

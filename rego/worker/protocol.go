@@ -38,7 +38,7 @@ const (
 const (
 	headerSize = 5
 
-	maxRevision = 32 << 20 // bytes of a packed revision
+	maxRevision = 72 << 20 // bytes of a packed revision
 	maxReply    = 4 << 20  // of a frame from a worker
 	maxText     = 4 << 10  // of a subject, a message or a name
 	maxRules    = 4 << 10  // that one answer names
