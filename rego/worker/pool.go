@@ -252,7 +252,11 @@ func (p *Pool) State() State {
 	return s
 }
 
-// Decide asks the policy. It returns within the deadline of the entry point and as long again, when no worker was free.
+// patience is how long a question waits for a worker, beside the deadline of its evaluation: who asks must not be denied
+// because others had workers killed and the machine is slow to start new ones.
+const patience = 2 * time.Second
+
+// Decide asks the policy. It returns within the deadline of the entry point and, when no worker is free, a while.
 func (p *Pool) Decide(ctx context.Context, ref string, in rego.Input) rego.Decision {
 	return rego.Decide(ref, p.digest, p.options.MaxInput, in, func(canonical []byte) rego.Answer {
 		if !p.Defines(ref) {
@@ -269,7 +273,7 @@ func (p *Pool) Decide(ctx context.Context, ref string, in rego.Input) rego.Decis
 func (p *Pool) ask(ctx context.Context, ref string, canonical []byte, nowNS int64) rego.Answer {
 	within := bounds{wall: p.options.DeadlineOf(ref), cpu: p.options.CPU}
 	for {
-		w, err := p.take(ctx, within.wall)
+		w, err := p.take(ctx, patience)
 		if err != nil {
 			return rego.Failed(api.CodePolicyWorker, "%v", err)
 		}
@@ -324,12 +328,10 @@ func (p *Pool) take(ctx context.Context, within time.Duration) (*process, error)
 	p.mu.Unlock()
 	timer := time.NewTimer(within)
 	defer timer.Stop()
-	err := errClosed
+	var err error
 	select {
 	case w := <-turn:
-		if w != nil {
-			return w, nil
-		}
+		return taken(w)
 	case <-timer.C:
 		err = fmt.Errorf("no worker was free within %v", within)
 	case <-ctx.Done():
@@ -344,10 +346,14 @@ func (p *Pool) take(ctx context.Context, within time.Duration) (*process, error)
 		}
 		return nil, err
 	}
-	if w := <-turn; w != nil { // it came at the last moment
-		return w, nil
+	return taken(<-turn) // it came at the last moment
+}
+
+func taken(w *process) (*process, error) {
+	if w == nil {
+		return nil, errClosed
 	}
-	return nil, err
+	return w, nil
 }
 
 // give hands a worker to who has waited longest, or has it wait.
