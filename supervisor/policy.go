@@ -45,8 +45,8 @@ type revision struct {
 	bundle    *bundle.Revision // nil for the one of [Config.Policy]
 	activated time.Time
 	live      string // what becomes of sessions of others, as its activation said; "" leaves it to the policy
-	users     int // sessions, questions under way, and its being current; guarded by revisions.mu
-	sessions  int // of them
+	users     int    // sessions, questions under way, and its being current; guarded by revisions.mu
+	sessions  int    // of them
 }
 
 // revisions are the revisions that decide, and how another one comes to. A session is judged by the one under which it was
@@ -76,7 +76,7 @@ func (s *Supervisor) openPolicy(cfg Config) (err error) {
 	p.from, p.loaded = cfg.Policies, map[string]*revision{}
 	if cfg.Policy != nil {
 		p.install(p.add(cfg.Policy, nil), nil, "", s.now())
-		return preflight(cfg.Policy)
+		return preflight(cfg.Policy, s.served)
 	}
 	if p.store, err = bundle.OpenStore(filepath.Join(cfg.State, "policy")); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (s *Supervisor) openPolicy(cfg Config) (err error) {
 		p.refused = s.refusal(ledger.TriggerStart, b, fault)
 		s.log.Error("policy: it is not taken, and the last one that was active goes on", "error", fault, "digest", last.Digest)
 		if r, err = p.load(last.Digest); err == nil {
-			b, err = r.bundle, preflight(r)
+			b, err = r.bundle, preflight(r, s.served)
 		}
 		if err != nil {
 			return fmt.Errorf("policy: %w", err)
@@ -146,7 +146,7 @@ func (s *Supervisor) candidate(ctx context.Context, tested string) (*revision, *
 	if err != nil {
 		return refuse(b, api.CodePolicyRefused, err)
 	}
-	if err = preflight(policy); err == nil && p.from.Test != nil && b.Digest != tested {
+	if err = preflight(policy, s.served); err == nil && p.from.Test != nil && b.Digest != tested {
 		err = p.from.Test(ctx, b)
 	}
 	if err == nil && policy.Digest() != b.Digest {
@@ -332,6 +332,9 @@ func (p *revisions) collect() error {
 func (p *revisions) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.store == nil {
+		return // it is not ours
+	}
 	for _, r := range p.loaded {
 		r.Close()
 	}

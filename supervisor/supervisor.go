@@ -95,6 +95,7 @@ type Supervisor struct {
 	version  string
 	log      *slog.Logger
 	now      func() time.Time
+	served   []api.Op
 
 	host          sandbox.Host
 	ceilingDigest string
@@ -132,6 +133,7 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 		version:  cfg.Version,
 		log:      cmp.Or(cfg.Log, slog.Default()),
 		now:      cfg.Now,
+		served:   Operations(),
 		left:     make(chan struct{}),
 		spilled:  spill{due: make(chan struct{}, 1)},
 	}
@@ -237,8 +239,8 @@ const saltBytes = 32
 
 // preflight asks every entry point of every operation that is served, with a request
 // that says nothing. Policy may deny it, and it must have an answer.
-func preflight(policy Policy) error {
-	for _, op := range Operations() {
+func preflight(policy Policy, served []api.Op) error {
+	for _, op := range served {
 		entrypoint, ok := rego.Entrypoint(op)
 		if !ok {
 			return fmt.Errorf("bug: operation %s has no entry point", op)
