@@ -169,7 +169,11 @@ func (a *auditor) evaluate(ctx context.Context, q query, doc ast.Value, watch *e
 	}
 	value, _ := rs[0].Expressions[0].Value.(ast.Value)
 	v := verdict{allow: says(value)}
-	r, err := decodeResult(value)
+	text, err := appendJSON(nil, value)
+	if err != nil {
+		return verdict{}
+	}
+	r, err := decodeResult(text)
 	if err != nil {
 		v.caught = "the answer is malformed: " + err.Error()
 		return v

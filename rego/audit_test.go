@@ -125,12 +125,18 @@ func TestAuditFindsPlantedHoles(t *testing.T) {
 	if err != nil || len(bad) < 10 {
 		t.Fatalf("%d holes are planted: %v", len(bad), err)
 	}
-	cases := specimens(t)
+	all := specimens(t)
 	for _, file := range bad {
 		name := strings.TrimSuffix(filepath.Base(file), ".bad.rego")
 		t.Run(name, func(t *testing.T) {
 			fsys := planted(t, name+".bad.rego")
 			lines := strings.Split(string(fsys["rule.rego"].Data), "\n")
+			var cases []rego.Case
+			for _, c := range all {
+				if strings.Contains(lines[1], strings.Split(c.Entrypoint, ".")[2]) { // the other entry points have no rule of it
+					cases = append(cases, c)
+				}
+			}
 			field, effect, _ := strings.Cut(strings.TrimPrefix(lines[0], "# hole: "), " ")
 			line := 0
 			for i, l := range lines {
