@@ -122,9 +122,8 @@ func TestKillers(t *testing.T) {
 // TestNeighbours: while one caller does nothing but kill workers, what others wait for their decisions is not what a killer takes. What
 // they wait beside a process that only takes as much of the machine is the measure.
 func TestNeighbours(t *testing.T) {
-	p := load(t, deadly(killers[4:]), Options{Options: rego.Options{MaxOverruns: 1 << 30}})
+	p := load(t, deadly(killers[4:]), Options{Options: rego.Options{MaxOverruns: 1 << 30}, CPU: shortDeadline - tick})
 	full(t, p)
-	p.options.Deadline = shortDeadline
 	p99 := func(beside string) time.Duration {
 		ctx, stop := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -137,6 +136,7 @@ func TestNeighbours(t *testing.T) {
 			})
 		} else {
 			in := input(0)
+			in.Request.Principal.UID++
 			in.Request.Open.Profile = beside
 			all.Go(func() {
 				for ctx.Err() == nil {

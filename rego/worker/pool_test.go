@@ -445,14 +445,40 @@ func TestNoWorkerIsFree(t *testing.T) {
 	for p.State().Ready > 0 {
 		time.Sleep(time.Millisecond)
 	}
-	w, err := p.take(t.Context(), 50*time.Millisecond)
+	w, err := p.take(t.Context(), 0, 50*time.Millisecond)
 	if w != nil || err == nil || !strings.Contains(err.Error(), "no worker was free") {
 		t.Errorf("%v %v", w, err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if w, err := p.take(gone, time.Hour); w != nil || !errors.Is(err, context.Canceled) {
+	if w, err := p.take(gone, 0, time.Hour); w != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v %v", w, err)
+	}
+}
+
+// TestLastWorker: who had a worker end waits where others are served, and no longer than until there are two again.
+func TestLastWorker(t *testing.T) {
+	p := load(t, tree(""), Options{Program: as("script"), Size: 1})
+	full(t, p)
+	do(t, p, "exit") // by uid 1000
+	full(t, p)
+	held, err := p.take(t.Context(), 0, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err := p.take(t.Context(), 1000, 20*time.Millisecond); err == nil || w != nil {
+		t.Errorf("the last one: %v", err)
+	}
+	other, err := p.take(t.Context(), 1001, time.Minute)
+	if err != nil {
+		t.Fatalf("another: %v", err)
+	}
+	answer := make(chan api.Deny)
+	go func() { answer <- do(t, p, "say patience") }()
+	p.give(other)
+	p.give(held)
+	if deny := <-answer; deny.Code != "patience" {
+		t.Error(deny)
 	}
 }
 
@@ -534,7 +560,7 @@ func TestEndsWithDaemon(t *testing.T) {
 	// Its thread lives, its socket does not.
 	t.Run("socket", func(t *testing.T) {
 		p := load(t, tree(""), Options{Program: as("script")})
-		w, err := p.take(t.Context(), time.Minute)
+		w, err := p.take(t.Context(), 0, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -552,7 +578,7 @@ func TestEndsWithDaemon(t *testing.T) {
 			}
 			w.close()
 			gone(t, w.os.Pid)
-			if w, err = p.take(t.Context(), time.Minute); err != nil {
+			if w, err = p.take(t.Context(), 0, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 		}
