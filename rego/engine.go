@@ -172,6 +172,9 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy data: %w", err)
 	}
+	if err := faultless(compiler, store, txn); err != nil {
+		return nil, err
+	}
 	e := &Engine{opts: opts, digest: b.Digest, compiler: compiler, store: store, txn: txn, titles: b.titles(), queries: map[string]query{}, idle: make(chan chan<- job, runtime.GOMAXPROCS(0))}
 	var errs []error
 	for _, ep := range entrypoints {

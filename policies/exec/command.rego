@@ -1,5 +1,6 @@
 package stockade.exec
 
+import data.stockade.env as names
 import data.stockade.paths
 
 # METADATA
@@ -86,13 +87,7 @@ env_granted(name, value) if input.session.grant.env.set[name] == value
 
 named(_) if not input.session.grant.env.allow
 
-named(name) if name in input.session.grant.env.allow
-
-named(name) if {
-	some pattern in input.session.grant.env.allow
-	endswith(pattern, "*")
-	startswith(name, trim_suffix(pattern, "*"))
-}
+named(name) if names.among(name, input.session.grant.env.allow)
 
 default env_reason(_) := "the name is not among those that are granted"
 

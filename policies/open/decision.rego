@@ -6,17 +6,25 @@
 #   of your own in this package joins them (see README.md).
 package stockade.open
 
+import data.stockade.exceptions
+
 # METADATA
 # title: No answer is a denial
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "session", "message": "no rule of the policy applies"}]}
 
 # METADATA
-# title: Nothing speaks against it, and there is a grant
-decision := {"allow": true, "deny": [], "grant": grant, "warn": warn} if count(deny) == 0
+# title: Nothing speaks against it, or only what is lifted for now, and there is a grant
+# labels: {concern: decision}
+decision := {"allow": true, "deny": [], "grant": grant, "warn": warn} if count(standing) == 0
 
 # METADATA
 # title: Something speaks against it
-decision := {"allow": false, "deny": deny, "warn": warn} if count(deny) > 0
+# labels: {concern: decision}
+decision := {"allow": false, "deny": standing | lapsed, "warn": warn} if count(standing) > 0
+
+# METADATA
+# title: The denials that no exception lifts
+standing := {denial | some denial in deny; not exceptions.lifted(denial)}
 
 op := object.get(input, ["request", "op"], "")
 
@@ -38,6 +46,18 @@ deny contains {
 	"message": "target.local is the only target that is granted",
 } if {
 	not local
+}
+
+# METADATA
+# title: The target is one of the profile's
+# labels: {concern: target, requirement: R082}
+deny contains {
+	"code": "target_not_allowed",
+	"subject": "target:local",
+	"message": sprintf("profile %s builds on %s", [profile_name, concat(", ", profile.targets)]),
+} if {
+	profile.targets
+	not "local" in profile.targets
 }
 
 # METADATA

@@ -9,10 +9,7 @@ env := object.get(local, "env", {})
 # description: |
 #   What the profile fixes wins over the caller; its defaults stand where the caller is
 #   silent. Absent env.allow means every name; the names below are refused all the same.
-granted_env := {
-	"set": object.union(object.remove(profile.env["default"], object.keys(env)), profile.env.fixed),
-	"max": profile.env.max,
-}
+granted_env := object.union(object.filter(profile.env, ["allow", "max"]), {"set": object.union(object.remove(profile.env["default"], object.keys(env)), profile.env.fixed)})
 
 # METADATA
 # title: The number of variables
@@ -22,6 +19,19 @@ deny contains {
 	"message": sprintf("%d variables, at most %d are granted", [count(env), profile.env.max]),
 } if {
 	count(env) > profile.env.max
+}
+
+# METADATA
+# title: The names are the profile's
+# labels: {concern: env, requirement: R087}
+deny contains {
+	"code": "env_var_not_allowed",
+	"subject": sprintf("env:%s", [name]),
+	"message": sprintf("profile %s takes %s", [profile_name, concat(", ", profile.env.allow)]),
+} if {
+	profile.env.allow
+	some name, _ in env
+	not data.stockade.env.among(name, profile.env.allow)
 }
 
 # METADATA

@@ -21,6 +21,7 @@ grant := {
 	"on_restart": on_restart,
 	"accept_degraded": granted_degraded,
 	"verify": verify,
+	"expires_at_ns": expires,
 }
 
 # METADATA

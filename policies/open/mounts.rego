@@ -1,5 +1,6 @@
 package stockade.open
 
+import data.stockade.paths
 import data.stockade.paths.host
 
 # METADATA
@@ -64,9 +65,17 @@ sources.ro := {path |
 	some path, source in input.facts.sources
 	owners[source.owner_uid]
 	host.readable[source.resolved]
+	in_host_roots(source.resolved)
 } if {
 	"ro" in profile.mounts.modes
 }
+
+# METADATA
+# title: The profile mounts from here
+# description: Judged is what the path led to. A profile without host_roots leaves it to the operator.
+in_host_roots(_) if not profile.mounts.host_roots
+
+in_host_roots(resolved) if paths.inside(resolved, profile.mounts.host_roots)
 
 # METADATA
 # title: The host paths that may be mounted to be written
@@ -90,6 +99,7 @@ own := {path |
 	source.owner_uid == input.request.principal.uid
 	host.readable[source.resolved]
 	host.writable[source.resolved]
+	in_host_roots(source.resolved)
 }
 
 own_directories := {path | some path in own; input.facts.sources[path].kind == "dir"}
@@ -161,6 +171,20 @@ mount_faults contains {
 }
 
 # METADATA
+# title: The place of a mount's source
+# labels: {concern: mounts, requirement: R083}
+mount_faults contains {
+	"code": "mount_host_path_not_allowed",
+	"subject": sprintf("mount:%s", [mount.host_path]),
+	"message": sprintf("%s resolves to %s; profile %s mounts from %s", [mount.host_path, source.resolved, profile_name, concat(" ", profile.mounts.host_roots)]),
+} if {
+	some mount in refused_mounts
+	source := input.facts.sources[mount.host_path]
+	host.readable[source.resolved]
+	not in_host_roots(source.resolved)
+}
+
+# METADATA
 # title: The mode of a mount
 mount_faults contains {
 	"code": "mount_mode_not_allowed",
@@ -170,6 +194,7 @@ mount_faults contains {
 	some mount in refused_mounts
 	host.may_read(mount.host_path)
 	owners[input.facts.sources[mount.host_path].owner_uid]
+	in_host_roots(input.facts.sources[mount.host_path].resolved)
 	not sources[mount.mode][mount.host_path]
 }
 

@@ -22,6 +22,23 @@ deny contains {
 }
 
 # METADATA
+# title: The working directory is where the profile works
+# labels: {concern: workdir, requirement: R082}
+deny contains {
+	"code": "workdir_not_allowed",
+	"subject": sprintf("workdir:%s", [workdir]),
+	"message": sprintf("profile %s works below %s", [profile_name, concat(" ", profile.workdir_prefixes)]),
+} if {
+	profile.workdir_prefixes
+	not in_workdirs(workdir)
+}
+
+in_workdirs(path) if {
+	paths.inside(path, profile.workdir_prefixes)
+	not paths.climbs(path)
+}
+
+# METADATA
 # title: The host name
 hostname := profile.hostname["default"] if {
 	profile.hostname.fixed == true
@@ -40,8 +57,13 @@ deny contains {
 
 # METADATA
 # title: Processes that outlive their execution
-# description: Granted on request only, where the profile allows them.
-background := object.get(input.request.open, "allow_background_processes", profile.background["default"])
+# description: As asked, else as the profile has it, where it allows them at all.
+background := object.get(input.request.open, "allow_background_processes", usual_background)
+
+usual_background if {
+	profile.background.allowed == true
+	profile.background["default"] == true
+} else := false
 
 # METADATA
 # title: Background processes are the profile's to allow
