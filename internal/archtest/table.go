@@ -50,6 +50,7 @@ var Table = []Row{
 	// Policy: the only place where OPA enters.
 	{"policies", nil, nil},
 	{"rego", []string{"supervisor/api", "sandbox"}, []string{opa, jsonexp, xnet}},
+	{"rego/bundle", []string{"rego", "internal/durable"}, []string{opa, jsonexp, unix}},
 	{"rego/workbench", []string{"rego", "policies", "supervisor/api", "sandbox"}, []string{cobra, jsonexp}},
 
 	// The sandbox, inside and out. The guest is linked into PID 1 of every session.
