@@ -27,6 +27,7 @@ const (
 	Read   = "data.stockade.read.decision"
 
 	Workspace = "data.stockade.workspace.decision"
+	FS        = "data.stockade.fs.decision"
 )
 
 // entrypoint is one question, what its answer may hold, and how long it may take. The
@@ -49,6 +50,7 @@ var entrypoints = []entrypoint{
 	{ref: Blob, since: 1, deadline: 250 * time.Millisecond},
 	{ref: Read, since: 1, about: []string{"session", "process"}, deadline: 250 * time.Millisecond},
 	{ref: Workspace, since: 2, about: []string{"session"}, deadline: 250 * time.Millisecond},
+	{ref: FS, since: 3, about: []string{"session", "file"}, deadline: 250 * time.Millisecond},
 }
 
 // pkg is the package that holds the entry point.

@@ -54,6 +54,7 @@ met(profile, layers) := object.union_n([
 			strictest(layers, ["exec"], "queue", false),
 		]),
 	},
+	fs(layers),
 	numbers(layers, [], {"expires_at_ns"}),
 	strictest(layers, [], "commit", false),
 	strictest(layers, [], "verify", "canary"),

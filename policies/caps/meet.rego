@@ -126,3 +126,26 @@ held(list, wanted) if {
 	some entry in list
 	network.covers(entry, wanted)
 }
+
+# METADATA
+# title: The file tools that all layers have
+# description: A layer without fs bounds none of them; a profile without it has none, whatever a cap says.
+fs(layers) := {"fs": object.union_n([
+	common(layers, ["fs"], {"ops", "patch_formats"}),
+	prefixes(layers, ["fs"], {"roots"}),
+	numbers(layers, ["fs"], {member | some member in names_in(layers, ["fs"]); startswith(member, "max_")}),
+	{"follow_symlinks": least_links(layers)},
+])} if {
+	every layer in layers - applied { layer.fs.ops }
+} else := {}
+
+least_links(layers) := [way |
+	some way in ["deny", "within_root_only", "allow"]
+	some layer in layers
+	has(layer, ["fs"])
+	way == links(layer)
+][0]
+
+links(layer) := object.get(layer, ["fs", "follow_symlinks"], "allow") if layer in applied
+
+links(layer) := object.get(layer, ["fs", "follow_symlinks"], "within_root_only") if not layer in applied

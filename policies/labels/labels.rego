@@ -8,8 +8,8 @@
 package stockade.labels
 
 # METADATA
-# title: The labels, as asked
-asked := object.get(input.request, ["open", "labels"], {})
+# title: The labels, as asked, or as the session has them
+asked := object.get(input, ["request", "open", "labels"], object.get(input, ["session", "labels"], {}))
 
 # METADATA
 # title: The rules that the labels call for

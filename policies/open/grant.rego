@@ -14,6 +14,7 @@ grant := {
 	"network": granted_network,
 	"env": granted_env,
 	"exec": granted_exec,
+	"fs": object.get(profile, "fs", null),
 	"workdir": workdir,
 	"hostname": hostname,
 	"ttl_ns": ttl_ns,

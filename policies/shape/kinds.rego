@@ -11,7 +11,7 @@ package stockade.shape
 # description: A table has the path of each member that is a value, and its kind.
 faults(where, document, table) := unknown(where, document, table) | unfit(where, document, table)
 
-unfit(where, document, table) := {sprintf("%s.%s is no %s", [where, name, table[name]]) |
+unfit(where, document, table) := {sprintf("%s.%s is no %v", [where, name, table[name]]) |
 	some [path, value] in members(document)
 	name := dotted(path)
 	table[name]
@@ -49,7 +49,12 @@ around(name, value, table) if {
 }
 
 # METADATA
-# title: A value is of a kind
+# title: A value is of a kind, or one of a few words
+fits(words, value) if {
+	is_array(words)
+	value in words
+}
+
 fits("boolean", value) if is_boolean(value)
 
 fits("text", value) if is_string(value)

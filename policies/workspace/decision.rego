@@ -8,6 +8,8 @@
 #   input.request.workspace.paths, for example.
 package stockade.workspace
 
+import data.stockade.caps
+
 # METADATA
 # title: No answer is a denial
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "workspace", "message": "no rule of the policy applies"}]}
@@ -71,4 +73,17 @@ deny contains {
 } if {
 	op == "host.workspace.commit"
 	data.profiles[input.session.profile].commit == false
+}
+
+# METADATA
+# title: No cap of the caller, its tenant or the session's labels keeps it from committing
+# labels: {concern: caps}
+deny contains {
+	"code": "operation_not_allowed",
+	"subject": "commit",
+	"message": "a cap of the caller, its tenant or the labels commits nothing",
+} if {
+	op == "host.workspace.commit"
+	some cap in caps.applied
+	cap.commit == false
 }
