@@ -50,6 +50,7 @@ var Table = []Row{
 	// Policy: the only place where OPA enters.
 	{"policies", nil, nil},
 	{"rego", []string{"supervisor/api", "sandbox"}, []string{opa, jsonexp, xnet}},
+	{"rego/worker", []string{"rego", "supervisor/api", "sandbox"}, []string{jsonexp, unix}},
 	{"rego/bundle", []string{"rego", "internal/durable"}, []string{opa, jsonexp, unix}},
 	{"rego/workbench", []string{"rego", "policies", "supervisor/api", "sandbox"}, []string{cobra, jsonexp}},
 
@@ -82,7 +83,7 @@ var Table = []Row{
 
 	// The five commands.
 	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},
-	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
+	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
 		[]string{cobra, unix}},
 	{"cmd/stockade-init", []string{"sandbox/guest"}, nil},
 	{"cmd/stockade-relay", []string{"sandbox/relay"}, nil},

@@ -7,45 +7,45 @@
 package stockade.shape
 
 # METADATA
-# title: What is wrong with a document, by a table of its members
-# description: A table has the path of each member that is a value, and its kind.
-faults(where, document, table) := unknown(where, document, table) | unfit(where, document, table)
-
-unfit(where, document, table) := {sprintf("%s.%s is no %v", [where, name, table[name]]) |
-	some [path, value] in members(document)
-	name := dotted(path)
-	table[name]
-	not fits(table[name], value)
+# title: A table of members
+# description: Each member that is a value has its path and its kind; what leads to them are the parts, with the names in each.
+closed(kinds) := {
+	"leaves": [{"name": name, "path": split(name, "."), "kind": kind} | some name, kind in kinds],
+	"parts": [{"name": concat(".", part), "path": part, "names": {names[count(part)] |
+		some name, _ in kinds
+		names := split(name, ".")
+		array.slice(names, 0, count(part)) == part
+	}} |
+		some part in {array.slice(names, 0, n) | some name, _ in kinds; names := split(name, "."); some n, _ in names}
+	],
 }
 
-unknown(where, document, table) := {sprintf("%s.%s is not known", [where, name]) |
-	some [path, value] in members(document)
-	name := dotted(path)
-	not table[name]
-	not within(name, table)
-	not around(name, value, table)
+# METADATA
+# title: What is wrong with a document, by a table of its members
+faults(where, document, table) := unknown(where, document, table) | unfit(where, document, table)
+
+unknown(where, document, table) := {fault |
+	some part in table.parts
+	members := object.get(document, part.path, {})
+	fault := stranger(where, part, members)[_]
+}
+
+stranger(where, part, members) := [sprintf("%s: %s is not known in %q", [where, name, part.name]) | some name, _ in members; not part.names[name]] if is_object(members)
+
+stranger(where, part, members) := [sprintf("%s: %q is no object", [where, part.name])] if not is_object(members)
+
+unfit(where, document, table) := {sprintf("%s: %s is no %v", [where, leaf.name, leaf.kind]) |
+	some leaf in table.leaves
+	value := object.get(document, leaf.path, "(absent)")
+	value != "(absent)"
+	not fits(leaf.kind, value)
 }
 
 # METADATA
 # title: What a document lacks
-lacking(where, document, required) := {sprintf("%s has no %s", [where, name]) |
+lacking(where, document, required) := {sprintf("%s: %s is missing", [where, name]) |
 	some name in required
 	object.get(document, split(name, "."), "(absent)") == "(absent)"
-}
-
-members(document) := {[path, value] | walk(document, [path, value]); count(path) > 0}
-
-dotted(path) := concat(".", [sprintf("%v", [part]) | some part in path])
-
-within(name, table) if {
-	some member, _ in table
-	startswith(name, sprintf("%s.", [member]))
-}
-
-around(name, value, table) if {
-	is_object(value)
-	some member, _ in table
-	startswith(member, sprintf("%s.", [name]))
 }
 
 # METADATA
@@ -78,7 +78,10 @@ fits("list of ids", value) if {
 
 fits("list of directories that end in a slash", value) if {
 	is_array(value)
-	every element in value { regex.match(`^/([^/]+/)*$`, element) }
+	every element in value {
+		is_string(element)
+		regex.match(`^/([^/]+/)*$`, element)
+	}
 }
 
 fits("list of places with bytes and inodes", value) if {
@@ -87,6 +90,7 @@ fits("list of places with bytes and inodes", value) if {
 		object.keys(element) == {"guest_path", "bytes", "inodes"}
 		counts(element.bytes)
 		counts(element.inodes)
+		is_string(element.guest_path)
 		regex.match(`^(/[^/]+)+$`, element.guest_path)
 	}
 }

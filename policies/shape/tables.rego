@@ -2,7 +2,7 @@ package stockade.shape
 
 # METADATA
 # title: The members of a cap, which are those of a profile that can be bounded
-cap := {
+cap_members := {
 	"targets": "list of texts",
 	"roots": "list of texts",
 	"networks": "list of texts",
@@ -60,7 +60,7 @@ cap := {
 
 # METADATA
 # title: The members of a profile
-profile := object.union(cap, {
+profile := closed(object.union(cap_members, {
 	"hermetic": "boolean",
 	"default_root": "text",
 	"mounts.owner": ["caller", "any"],
@@ -77,7 +77,7 @@ profile := object.union(cap, {
 	"env.fixed": "object of texts",
 	"env.default": "object of texts",
 	"background.default": "boolean",
-})
+}))
 
 # METADATA
 # title: The members that a profile cannot do without
@@ -90,24 +90,24 @@ needed := {
 	"exec.max_timeout_ns", "exec.default_timeout_ns", "exec.max_argv", "exec.max_arg_bytes", "exec.max_inline_bytes",
 }
 
-principal := object.union(below_cap, {
+principal := closed(object.union(below_cap, {
 	"profiles": "list of texts",
 	"profile": "text",
 	"require_scope": "list of texts",
 	"require_labels": "list of texts",
 	"tenant": "text",
 	"expires_at_ns": "instant",
-})
+}))
 
-tenant := object.union(below_cap, {
+tenant := closed(object.union(below_cap, {
 	"profiles": "list of texts",
 	"require_labels": "list of texts",
 	"expires_at_ns": "instant",
-})
+}))
 
-label_rule := object.union(below_cap, {"match": "object of texts", "profile": "text"})
+label_rule := closed(object.union(below_cap, {"match": "object of texts", "profile": "text"}))
 
-exception := {
+exception := closed({
 	"code": "text",
 	"subjects": "list of texts",
 	"uids": "list of ids",
@@ -115,9 +115,9 @@ exception := {
 	"from_ns": "instant",
 	"until_ns": "instant",
 	"reason": "text",
-}
+})
 
-below_cap := {sprintf("cap.%s", [name]): kind | some name, kind in cap}
+below_cap := {sprintf("cap.%s", [name]): kind | some name, kind in cap_members}
 
 # METADATA
 # title: What is said of principals, by where it stands

@@ -112,6 +112,7 @@ const (
 	CodePolicyError          Code = "policy.error"
 	CodePolicyTimeout        Code = "policy.timeout"
 	CodePolicyQuarantined    Code = "policy.quarantined"
+	CodePolicyWorker         Code = "policy.worker"
 	CodePolicyBuiltinError   Code = "policy.builtin_error"
 	CodePolicyNotOneResult   Code = "policy.not_one_result"
 	CodePolicyResult         Code = "policy.malformed_result"
@@ -261,6 +262,7 @@ var Codes = []CodeInfo{
 	{CodePolicyError, 403, "The evaluation of policy failed."},
 	{CodePolicyTimeout, 403, "The evaluation of policy took too long."},
 	{CodePolicyQuarantined, 403, "The policy was late too often and is not asked until it is replaced."},
+	{CodePolicyWorker, 403, "The process that evaluates policy ended over the question, gave what is no answer, or none was free."},
 	{CodePolicyBuiltinError, 403, "A builtin function failed during the evaluation, so its result is not trusted."},
 	{CodePolicyNotOneResult, 403, "Rules of the policy contradict each other."},
 	{CodePolicyResult, 403, "The answer of policy has an unknown member, a wrong type or a value out of range."},
