@@ -230,6 +230,24 @@ func TestReadDecision(t *testing.T) {
 				t.Errorf("%s: %+v", r.Op, got.Receipt)
 			}
 		}
+		all := map[string]*Recorded{}
+		left, err := EachDecision(b.state, func(r *Recorded) error {
+			all[r.IntentID] = r
+			return nil
+		})
+		if err != nil || left != 0 {
+			t.Errorf("every decision: %d left out, %v", left, err)
+		}
+		for _, r := range receipts {
+			alone, err := ReadDecision(b.state, r.IntentID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			alone.Receipt = nil // it comes after the decision
+			if diff := cmp.Diff(alone, all[r.IntentID]); diff != "" {
+				t.Errorf("%s among all: %s", r.Op, diff)
+			}
+		}
 		if _, err := ReadDecision(b.state, "sha256:none"); err == nil {
 			t.Error("a decision about an intent that never was")
 		}
