@@ -169,6 +169,7 @@ type Engine struct {
 type query struct {
 	entrypoint
 	prepared opa.PreparedEvalQuery
+	labels   map[string][]string // of METADATA, by name of the rule
 }
 
 // Load reads, compiles and prepares the policy tree in fsys. A tree that does not
@@ -183,6 +184,10 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	if err := b.keeps(compiler); err != nil {
+		return nil, err
+	}
+	labels, err := b.labels()
+	if err != nil {
 		return nil, err
 	}
 	opts = opts.WithDefaults()
@@ -215,7 +220,7 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 			errs = append(errs, fmt.Errorf("entry point %s: %w", ep.ref, err))
 			continue
 		}
-		e.queries[ep.ref] = query{ep, prepared}
+		e.queries[ep.ref] = query{ep, prepared, labels}
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -399,6 +404,7 @@ func (j job) run() (a Answer) {
 		}
 	}
 	a.Rules = ruleNames(tracker.Labels)
+	a.Labels = labelsOf(a.Rules, j.labels)
 	return a
 }
 
@@ -416,4 +422,14 @@ func ruleNames(labels []map[string]any) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// labelsOf are the labels of rules, each once.
+func labelsOf(rules []string, labels map[string][]string) []string {
+	var all []string
+	for _, name := range rules {
+		all = append(all, labels[name]...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }

@@ -12,7 +12,7 @@ import data.stockade.principals
 
 # METADATA
 # title: The caps that apply to this caller and its labels
-applied := {cap | cap := principals.entry.cap} | {cap | cap := principals.tenant.cap} | {rule.cap | some rule in labels.matching}
+applied := ({cap | cap := principals.entry.cap} | {cap | cap := principals.tenant.cap}) | {rule.cap | some rule in labels.matching}
 
 # METADATA
 # title: A profile with all that applies

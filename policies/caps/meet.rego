@@ -77,7 +77,7 @@ strictest(layers, parent, member, value) := {member: value} if {
 # title: The ceilings of who asks for none
 # description: A cap's maximum bounds the default as well, and sets one where the profile has none.
 usual(layers) := {member: least |
-	some member in names_in(layers, ["ceilings", "default"]) | capped(layers)
+	some member in (names_in(layers, ["ceilings", "default"]) | capped(layers))
 	least := min({number |
 		some layer in layers
 		some part in ["default", "max"]

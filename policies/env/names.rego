@@ -1,5 +1,6 @@
 # METADATA
 # title: Names of environment variables
+# labels: {concern: env}
 package stockade.env
 
 # METADATA

@@ -5,6 +5,7 @@ import data.stockade.paths
 
 # METADATA
 # title: The number of arguments
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "argv_limit_exceeded",
 	"subject": "argv",
@@ -16,6 +17,7 @@ deny contains {
 # METADATA
 # title: The length of one argument
 # description: max_arg_bytes counts bytes; count of a string counts characters, of which UTF-8 makes up to four bytes.
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "arg_length_exceeded",
 	"subject": sprintf("argv:%d", [i]),
@@ -28,6 +30,7 @@ deny contains {
 
 # METADATA
 # title: The working directory is below a granted prefix and does not climb
+# labels: {concern: command, requirement: R095}
 deny contains {
 	"code": "cwd_not_allowed",
 	"subject": sprintf("cwd:%s", [cwd]),
@@ -56,6 +59,7 @@ below_granted(path) if paths.inside(path, paths.dirs(input.session.grant.exec.cw
 
 # METADATA
 # title: The number of variables in a patch
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "env_patch_limit_exceeded",
 	"subject": "env_patch",
@@ -66,6 +70,7 @@ deny contains {
 
 # METADATA
 # title: The names in a patch
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "env_var_not_allowed",
 	"subject": sprintf("env:%s", [name]),
@@ -95,6 +100,7 @@ env_reason(name) := sprintf("policy set it to %s when the session was opened", [
 
 # METADATA
 # title: The output mode
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "output_mode_not_allowed",
 	"subject": sprintf("output_mode:%s", [mode]),
@@ -107,6 +113,7 @@ deny contains {
 
 # METADATA
 # title: The paths that come back as artifacts
+# labels: {concern: command, requirement: R095}
 deny contains {
 	"code": "output_not_allowed",
 	"subject": sprintf("output:%s", [path]),

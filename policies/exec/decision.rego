@@ -3,16 +3,19 @@
 # description: |
 #   The session's grant is the bound that was fixed at the open (R088); these rules keep a
 #   command inside it. Timeouts and output sizes are clamped by the supervisor, not refused (C17).
+# labels: {concern: exec}
 package stockade.exec
 
 import data.stockade.exceptions
 
 # METADATA
 # title: No answer is a denial
+# labels: {concern: decision}
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "exec", "message": "no rule of the policy applies"}]}
 
 # METADATA
 # title: Nothing speaks against it, and there is a session whose grant bounds it
+# labels: {concern: decision}
 decision := {"allow": true, "deny": [], "warn": []} if {
 	count(deny) == 0
 	input.session.grant
@@ -33,7 +36,7 @@ decision := {"allow": true, "deny": [], "warn": {exceptions.told(name) | some na
 # METADATA
 # title: Something speaks against it
 # labels: {concern: decision}
-decision := {"allow": false, "deny": standing | lapsed, "warn": []} if count(standing) > 0
+decision := {"allow": false, "deny": (standing | lapsed), "warn": []} if count(standing) > 0
 
 # METADATA
 # title: The denials that no exception lifts
@@ -57,6 +60,7 @@ op := object.get(input, ["request", "op"], "")
 
 # METADATA
 # title: Only the operation that this package is about
+# labels: {concern: exec, requirement: R081}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "operation",
@@ -67,6 +71,7 @@ deny contains {
 
 # METADATA
 # title: The session is the caller's own
+# labels: {concern: exec, requirement: R090}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "session",
@@ -79,6 +84,7 @@ own_session if input.session.principal.uid == input.request.principal.uid
 
 # METADATA
 # title: The grant has not ended
+# labels: {concern: exec, requirement: R109}
 deny contains {
 	"code": "expired",
 	"subject": "grant",

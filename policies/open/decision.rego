@@ -4,12 +4,14 @@
 #   The answer to host.session.open is a whole grant, or every reason against it. Each
 #   concern has a file: it says what it grants and adds to deny what it does not. A rule
 #   of your own in this package joins them (see README.md).
+# labels: {concern: open}
 package stockade.open
 
 import data.stockade.exceptions
 
 # METADATA
 # title: No answer is a denial
+# labels: {concern: decision}
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "session", "message": "no rule of the policy applies"}]}
 
 # METADATA
@@ -20,7 +22,7 @@ decision := {"allow": true, "deny": [], "grant": grant, "warn": warn} if count(s
 # METADATA
 # title: Something speaks against it
 # labels: {concern: decision}
-decision := {"allow": false, "deny": standing | lapsed, "warn": warn} if count(standing) > 0
+decision := {"allow": false, "deny": (standing | lapsed), "warn": warn} if count(standing) > 0
 
 # METADATA
 # title: The denials that no exception lifts
@@ -30,6 +32,7 @@ op := object.get(input, ["request", "op"], "")
 
 # METADATA
 # title: Only the operation that this package is about
+# labels: {concern: open, requirement: R081}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "operation",
@@ -40,6 +43,7 @@ deny contains {
 
 # METADATA
 # title: The target is one that this library knows
+# labels: {concern: open, requirement: R082}
 deny contains {
 	"code": "target_not_allowed",
 	"subject": "target",

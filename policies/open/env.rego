@@ -13,6 +13,7 @@ granted_env := object.union(object.filter(profile.env, ["allow", "max"]), {"set"
 
 # METADATA
 # title: The number of variables
+# labels: {concern: env, requirement: R087}
 deny contains {
 	"code": "env_limit_exceeded",
 	"subject": "env",
@@ -36,6 +37,7 @@ deny contains {
 
 # METADATA
 # title: Names that change how programs are loaded
+# labels: {concern: env, requirement: R087}
 deny contains {
 	"code": "env_var_not_allowed",
 	"subject": sprintf("env:%s", [name]),
@@ -47,6 +49,7 @@ deny contains {
 
 # METADATA
 # title: Variables that the profile fixes
+# labels: {concern: env, requirement: R087}
 deny contains {
 	"code": "env_var_not_allowed",
 	"subject": sprintf("env:%s", [name]),
@@ -60,6 +63,7 @@ deny contains {
 # METADATA
 # title: A caller's SOURCE_DATE_EPOCH is a number of seconds
 # description: The caller may choose the time of a build; it is in the request, and so in the receipt.
+# labels: {concern: env, requirement: R087}
 deny contains {
 	"code": "env_var_not_allowed",
 	"subject": "env:SOURCE_DATE_EPOCH",

@@ -5,6 +5,7 @@ import data.stockade.principals
 
 # METADATA
 # title: The exceptions that this session needs
+# labels: {concern: exceptions}
 needed contains name if {
 	some denial in deny
 	some name in exceptions.lifting(denial.code, denial.subject)
@@ -37,15 +38,16 @@ deny contains {
 	some what, end in ended
 }
 
-ended.profile := profile.expires_at_ns if profile.expires_at_ns <= input.now_ns
+ended["profile"] := profile.expires_at_ns if profile.expires_at_ns <= input.now_ns
 
-ended.principal := principal.expires_at_ns if principal.expires_at_ns <= input.now_ns
+ended["principal"] := principal.expires_at_ns if principal.expires_at_ns <= input.now_ns
 
-ended.tenant := principals.tenant.expires_at_ns if principals.tenant.expires_at_ns <= input.now_ns
+ended["tenant"] := principals.tenant.expires_at_ns if principals.tenant.expires_at_ns <= input.now_ns
 
 # METADATA
 # title: An exception that would have lifted a denial has ended
 # description: Said beside the denial, which stands.
+# labels: {concern: exceptions}
 lapsed contains {
 	"code": "expired",
 	"subject": sprintf("exception:%s", [name]),

@@ -61,7 +61,7 @@ refused_mounts := mounts if count(granted_mounts) != count(mounts)
 
 # METADATA
 # title: The host paths that may be mounted to be read
-sources.ro := {path |
+sources["ro"] := {path |
 	some path, source in input.facts.sources
 	owners[source.owner_uid]
 	host.readable[source.resolved]
@@ -82,17 +82,17 @@ in_host_roots(resolved) if paths.inside(resolved, profile.mounts.host_roots)
 # description: |
 #   Only what the caller owns, the superuser included, and where the operator permits it. An overlay is
 #   no less: what is written to it is committed.
-sources.rw := own if {
+sources["rw"] := own if {
 	"rw" in profile.mounts.modes
 	not in_place_of_rw
 }
 
-sources.rw := own_directories if {
+sources["rw"] := own_directories if {
 	"rw" in profile.mounts.modes
 	in_place_of_rw
 }
 
-sources.overlay := own_directories if "overlay" in profile.mounts.modes
+sources["overlay"] := own_directories if "overlay" in profile.mounts.modes
 
 own := {path |
 	some path, source in input.facts.sources
@@ -136,6 +136,7 @@ scratch_paths := {concat("", [path, "/"]) | path := profile.scratch[_].guest_pat
 
 # METADATA
 # title: The number of mounts
+# labels: {concern: mounts, requirement: R083}
 deny contains {
 	"code": "mount_limit_exceeded",
 	"subject": "mounts",
@@ -148,6 +149,7 @@ max_mounts := min({profile.mounts.max, object.get(input.ceiling, "mounts", profi
 
 # METADATA
 # title: The host path of a mount
+# labels: {concern: mounts, requirement: R083}
 mount_faults contains {
 	"code": "mount_host_path_not_allowed",
 	"subject": sprintf("mount:%s", [mount.host_path]),
@@ -159,6 +161,7 @@ mount_faults contains {
 
 # METADATA
 # title: The owner of a mount's source
+# labels: {concern: mounts, requirement: R083}
 mount_faults contains {
 	"code": "mount_host_path_not_allowed",
 	"subject": sprintf("mount:%s", [mount.host_path]),
@@ -186,6 +189,7 @@ mount_faults contains {
 
 # METADATA
 # title: The mode of a mount
+# labels: {concern: mounts, requirement: R083}
 mount_faults contains {
 	"code": "mount_mode_not_allowed",
 	"subject": sprintf("mount:%s", [mount.host_path]),
@@ -200,6 +204,7 @@ mount_faults contains {
 
 # METADATA
 # title: The inside path of a mount
+# labels: {concern: mounts, requirement: R083}
 mount_faults contains {
 	"code": "mount_guest_path_not_allowed",
 	"subject": sprintf("mount:%s", [mount.guest_path]),
@@ -214,6 +219,7 @@ mount_faults contains {
 # description: |
 #   The complement over the request: a mount that no rule above speaks against, and that is
 #   not granted, is refused too.
+# labels: {concern: mounts, requirement: R083}
 deny contains {
 	"code": "mount_host_path_not_allowed",
 	"subject": "mounts",
@@ -224,4 +230,7 @@ deny contains {
 	count(mount_faults) == 0
 }
 
+# METADATA
+# title: Every reason against a mount is one against the session
+# labels: {concern: mounts, requirement: R083}
 deny contains fault if some fault in mount_faults

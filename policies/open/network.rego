@@ -70,6 +70,7 @@ reachable(wanted) if {
 
 # METADATA
 # title: The network mode is one of the profile's
+# labels: {concern: network, requirement: R084}
 deny contains {
 	"code": "network_mode_not_allowed",
 	"subject": sprintf("network:%s", [network_mode]),
@@ -80,6 +81,7 @@ deny contains {
 
 # METADATA
 # title: Every destination that was asked for is granted
+# labels: {concern: network, requirement: R084}
 deny contains {
 	"code": "destination_not_allowed",
 	"subject": sprintf("egress:%s", [place(wanted)]),

@@ -13,6 +13,7 @@ workdir := local.workdir if {
 
 # METADATA
 # title: The working directory is not in a file system of the kernel
+# labels: {concern: place, requirement: R087}
 deny contains {
 	"code": "workdir_not_allowed",
 	"subject": sprintf("workdir:%s", [local.workdir]),
@@ -46,6 +47,7 @@ hostname := profile.hostname["default"] if {
 
 # METADATA
 # title: A fixed host name cannot be chosen
+# labels: {concern: place, requirement: R085}
 deny contains {
 	"code": "hostname_not_allowed",
 	"subject": sprintf("hostname:%s", [local.hostname]),
@@ -67,6 +69,7 @@ usual_background if {
 
 # METADATA
 # title: Background processes are the profile's to allow
+# labels: {concern: place, requirement: R112}
 deny contains {
 	"code": "background_not_allowed",
 	"subject": "allow_background_processes",

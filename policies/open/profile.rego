@@ -81,6 +81,7 @@ deny contains {
 
 # METADATA
 # title: The members of the scope that are declared
+# labels: {concern: scope}
 declared_scope contains member if {
 	some member, value in object.get(input.request.open, "scope", object.get(input.request.principal, "scope", {}))
 	value != ""
@@ -99,6 +100,12 @@ deny contains {
 	object.get(labels.asked, name, "") == ""
 }
 
+# METADATA
+# title: The labels that the principal must give its sessions
+# labels: {concern: labels}
 required_labels contains name if some name in principal.require_labels
 
+# METADATA
+# title: The labels that the tenant wants of all its callers
+# labels: {concern: labels}
 required_labels contains name if some name in principals.tenant.require_labels

@@ -22,6 +22,7 @@ granted_without(layer) if {
 
 # METADATA
 # title: The profile keeps its walls
+# labels: {concern: proof, requirement: R085}
 deny contains {
 	"code": "degraded_not_allowed",
 	"subject": sprintf("degraded:%s", [layer]),

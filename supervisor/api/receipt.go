@@ -49,9 +49,10 @@ type Deny struct {
 
 // PolicyRef says which policy decided and by which rules.
 type PolicyRef struct {
-	Digest     string   `json:"digest"`          // of the bundle's files: sha256:<hex>
-	Entrypoint string   `json:"entrypoint"`      // e.g. data.stockade.open.decision
-	Rules      []string `json:"rules,omitempty"` // rules that were evaluated to a value: "file:line package.rule"
+	Digest     string   `json:"digest"`           // of the bundle's files: sha256:<hex>
+	Entrypoint string   `json:"entrypoint"`       // e.g. data.stockade.open.decision
+	Rules      []string `json:"rules,omitempty"`  // rules that were evaluated to a value: "file:line package.rule"
+	Labels     []string `json:"labels,omitempty"` // of the METADATA of these rules and their packages: "name=value"
 }
 
 // Clamp says that a request-level limit was lowered (C17).
