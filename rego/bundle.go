@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
@@ -94,6 +95,22 @@ func readBundle(fsys fs.FS, parse bool) (*Bundle, error) {
 func digestFile(h hash.Hash, name string, text []byte) {
 	fmt.Fprintf(h, "%d %s %d\n", len(name), name, len(text))
 	h.Write(text)
+}
+
+// DataAt decodes the document data.NAME, strictly; found is false when there is none.
+func (b *Bundle) DataAt(name string, into any) (found bool, err error) {
+	t := b.Data.Get(ast.InternedTerm(name))
+	if t == nil {
+		return false, nil
+	}
+	text, err := appendJSON(nil, t.Value)
+	if err == nil {
+		err = json.Unmarshal(text, into, json.RejectUnknownMembers(true))
+	}
+	if err != nil {
+		return true, fmt.Errorf("data.%s: %w", name, err)
+	}
+	return true, nil
 }
 
 func addModule(into map[string]*ast.Module, name string, text []byte) error {

@@ -88,6 +88,8 @@ var ops = map[api.Op]string{
 	api.OpProcessStop:   Signal,
 	api.OpDrain:         Signal,
 
+	api.OpPolicyActivate: Signal,
+
 	api.OpWorkspaceCommit:  Workspace,
 	api.OpWorkspaceDiscard: Workspace,
 
@@ -115,6 +117,9 @@ var ops = map[api.Op]string{
 	api.OpDecide:        Read,
 	api.OpQuiescence:    Read,
 	api.OpSnapshot:      Read,
+
+	api.OpPolicyStatus:  Read,
+	api.OpPolicyPreview: Read,
 }
 
 // Entrypoint returns the entry point that decides op; ok is false for an operation

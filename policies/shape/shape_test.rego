@@ -7,8 +7,8 @@ test_the_shipped_data_is_without_fault if count(stockade.faults) == 0
 
 workspace := data.profiles.workspace
 
-faults_with(patches) := found if {
-	found := stockade.faults with data.profiles.workspace as json.patch(workspace, patches)
+faults_with(patches) := shape.faults("profiles.workspace", changed, shape.profile) | shape.lacking("profiles.workspace", changed, shape.needed) if {
+	changed := json.patch(workspace, patches)
 }
 
 # A member that is misspelt bounds nothing, so it is a fault.
@@ -52,8 +52,11 @@ test_a_profile_is_complete if {
 	every path in ["/mounts/max", "/env/max", "/exec/max_timeout_ns", "/networks", "/identity/uid", "/ttl/max_ns"] {
 		count(faults_with([{"op": "remove", "path": path}])) > 0
 	}
-	some fault in faults_with([{"op": "replace", "path": "/default_root", "value": "image"}])
-	contains(fault, "none of its roots")
+}
+
+test_a_default_is_listed if {
+	found := stockade.faults with data.profiles.workspace.default_root as "image"
+	found == {"profiles.workspace: image is none of its roots"}
 }
 
 someone := {"profiles": ["workspace"], "profile": "workspace", "require_scope": []}
