@@ -25,13 +25,17 @@ import (
 //	runner                              executor
 //	  │◀─────────────────────── parked ─┤  nobody reads its memory any more
 //	  │  command {argv, env, cwd, …}    │  Release
-//	  ├────────────────────────────────▶│  lowers limits, looks the program up, execve
+//	  ├────────────────────────────────▶│  lowers limits, looks the program up
+//	  │◀─────────────────────── becomes ┤  all is done but execve
 //	  │◀──────────────────────── failed │  or end of file: it is the command now
+//
+// An end of file without becomes is an executor that has ended, of its ceiling perhaps: there was no command.
 //
 // Like everything that runs inside, it is believed no more than a command is.
 const (
 	kindParked  = 16 + iota // executor to runner; apart from the kinds that init knows
 	kindCommand             // runner to executor
+	kindBecomes             // executor to runner
 )
 
 // Execute is the executor's life up to execve, and returns its exit status if it does not come
@@ -63,6 +67,9 @@ func Execute() int {
 		return refuse(&Error{StageRequest, "decode", syscall.EPROTO})
 	}
 	if len(f.Canary) > 0 {
+		if packet.Send(socketFD, encode(kindBecomes, 0, nil)) != nil {
+			return 1
+		}
 		unix.Close(socketFD)
 		return tryAll(f.Canary)
 	}
@@ -114,6 +121,9 @@ func (f *commandFrame) execute() *Error {
 	if err := limit(f.Rlimits, 0); err != nil {
 		return &Error{StageRequest, "rlimits", errno(err)}
 	}
+	if err := packet.Send(socketFD, encode(kindBecomes, 0, nil)); err != nil {
+		return &Error{StageClone, "execve " + program, errno(err)}
+	}
 	e := errno(syscall.Exec(program, f.Argv, f.Env))
 	if slices.Contains(cloneErrors, e) {
 		return &Error{StageClone, "execve " + program, e}
@@ -144,10 +154,10 @@ func newParked(cmd Command) (*parked, *os.File, error) {
 	return &parked{cmd, ours, socket, make(chan struct{})}, theirs, nil
 }
 
-// errRuns is what the end of file means: the command has taken the executor's place.
-var errRuns = errors.New("the executor has closed its socket")
+// errClosed is the end of file. After becomes it means that the command has taken the executor's place.
+var errClosed = errors.New("the executor has closed its socket")
 
-// receive returns the next message, or errRuns.
+// receive returns the next message, or errClosed.
 func (k *parked) receive(ctx context.Context) (kind byte, rest *decoder, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = k.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -157,7 +167,7 @@ func (k *parked) receive(ctx context.Context) (kind byte, rest *decoder, err err
 	case ctx.Err() != nil:
 		return 0, nil, ctx.Err()
 	case err != nil:
-		return 0, nil, errRuns
+		return 0, nil, errClosed
 	case len(msg) > packet.Inline: // a refusal has one path in it
 		return 0, nil, errMalformed
 	}
@@ -169,7 +179,7 @@ func (k *parked) receive(ctx context.Context) (kind byte, rest *decoder, err err
 func (k *parked) wait(ctx context.Context) error {
 	kind, rest, err := k.receive(ctx)
 	switch {
-	case err == errRuns: // by its end: there was no room for it
+	case err == errClosed: // by its end: there was no room for it
 		return k.ended(ctx, &Error{StageClone, "start executor", syscall.EAGAIN})
 	case err != nil:
 		return err
@@ -185,8 +195,13 @@ func (k *parked) release(ctx context.Context) error {
 		return k.ended(ctx, &Error{StageClone, "release", syscall.ESRCH})
 	}
 	kind, rest, err := k.receive(ctx)
-	if err == errRuns {
-		return nil
+	if err == errClosed {
+		return k.ended(ctx, &Error{StageClone, "execve, before which the executor ended", syscall.ESRCH})
+	}
+	if err == nil && kind == kindBecomes && decode(rest, nil) == nil {
+		if kind, rest, err = k.receive(ctx); err == errClosed {
+			return nil
+		}
 	}
 	if err != nil {
 		return err

@@ -202,6 +202,40 @@ func TestParkedEnds(t *testing.T) {
 	}
 }
 
+// An executor that ends between Release and execve is no command that has ended: here it is killed when it has been told
+// the command, and has not been able to read it.
+func TestExecutorEndsBeforeExecve(t *testing.T) {
+	b := start(t, baseline())
+	for _, tt := range []struct {
+		name string
+		sig  syscall.Signal
+	}{{"killed", syscall.SIGKILL}, {"ended", syscall.SIGTERM}} {
+		p, output := b.park(shell("echo ran"))
+		if err := p.Signal(t.Context(), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		released := make(chan error)
+		go func() { released <- p.Release(t.Context()) }()
+		time.Sleep(20 * time.Millisecond) // whether it has been told by then makes no difference
+		for _, sig := range []syscall.Signal{tt.sig, syscall.SIGCONT} {
+			if err := p.Signal(t.Context(), sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+				t.Fatal(err)
+			}
+		}
+		var e *Error
+		if err := <-released; !errors.As(err, &e) || e.Stage != StageClone || e.Errno != syscall.ESRCH {
+			t.Errorf("%s: released: %v", tt.name, err)
+		}
+		if exit, ok := <-p.Exited; !ok || exit.Status&0x7f != syscall.WaitStatus(tt.sig) {
+			t.Errorf("%s: %#x", tt.name, exit.Status)
+		}
+		if text := output(); text != "" {
+			t.Errorf("%s: wrote %q", tt.name, text)
+		}
+	}
+	waitAlone(t, b)
+}
+
 // Where there is no room for an executor, that is said.
 func TestExecutorErrors(t *testing.T) {
 	s := baseline()
