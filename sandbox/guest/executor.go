@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -67,7 +68,7 @@ func Execute() int {
 		return refuse(&Error{StageRequest, "decode", syscall.EPROTO})
 	}
 	if len(f.Canary) > 0 {
-		if packet.Send(socketFD, encode(kindBecomes, 0, nil)) != nil {
+		if becomes() != 0 {
 			return 1
 		}
 		unix.Close(socketFD)
@@ -121,8 +122,8 @@ func (f *commandFrame) execute() *Error {
 	if err := limit(f.Rlimits, 0); err != nil {
 		return &Error{StageRequest, "rlimits", errno(err)}
 	}
-	if err := packet.Send(socketFD, encode(kindBecomes, 0, nil)); err != nil {
-		return &Error{StageClone, "execve " + program, errno(err)}
+	if e := becomes(); e != 0 {
+		return &Error{StageClone, "execve " + program, e}
 	}
 	e := errno(syscall.Exec(program, f.Argv, f.Env))
 	if slices.Contains(cloneErrors, e) {
@@ -131,12 +132,24 @@ func (f *commandFrame) execute() *Error {
 	return &Error{StageProgram, "execve " + program, e}
 }
 
+// becomes says that nothing is left to do but execve. The runtime does not hear of the call: for one that may wait it would have
+// another thread at hand, for which there may be no room.
+func becomes() syscall.Errno {
+	message := packet.Body(encode(kindBecomes, 0, nil))
+	_, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, socketFD, uintptr(unsafe.Pointer(&message[0])), uintptr(len(message)), unix.MSG_NOSIGNAL, 0, 0)
+	return e
+}
+
 // parked is the runner's end of the conversation with an executor.
 type parked struct {
 	cmd    Command
 	file   *os.File // socket's
 	socket *packet.Conn
 	over   chan struct{} // closed when the executor, or the command that it became, has ended
+	done   func()        // closes the socket; when over, and nobody waits for what the executor has said before
+
+	mu      sync.Mutex
+	waiting bool
 }
 
 // newParked returns the runner's end, and the executor's, which the caller closes.
@@ -151,7 +164,36 @@ func newParked(cmd Command) (*parked, *os.File, error) {
 		theirs.Close()
 		return nil, nil, err
 	}
-	return &parked{cmd, ours, socket, make(chan struct{})}, theirs, nil
+	return &parked{cmd: cmd, file: ours, socket: socket, over: make(chan struct{})}, theirs, nil
+}
+
+// end is told that it has ended.
+func (k *parked) end() {
+	k.mu.Lock()
+	close(k.over)
+	waiting := k.waiting
+	k.mu.Unlock()
+	if !waiting {
+		k.done()
+	}
+}
+
+// listen keeps the socket open until the function that it returns is called: a command can have ended before it is heard
+// that there was one.
+func (k *parked) listen() (stop func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waiting = true
+	return func() {
+		k.mu.Lock()
+		k.waiting = false
+		k.mu.Unlock()
+		select {
+		case <-k.over:
+			k.done()
+		default:
+		}
+	}
 }
 
 // errClosed is the end of file. After becomes it means that the command has taken the executor's place.
@@ -177,6 +219,7 @@ func (k *parked) receive(ctx context.Context) (kind byte, rest *decoder, err err
 
 // wait returns once the command is parked.
 func (k *parked) wait(ctx context.Context) error {
+	defer k.listen()()
 	kind, rest, err := k.receive(ctx)
 	switch {
 	case err == errClosed: // by its end: there was no room for it
@@ -191,6 +234,7 @@ func (k *parked) wait(ctx context.Context) error {
 
 // release tells the command, and returns once it has been executed.
 func (k *parked) release(ctx context.Context) error {
+	defer k.listen()()
 	if err := k.socket.Send(encode(kindCommand, 0, &commandFrame{k.cmd})); err != nil {
 		return k.ended(ctx, &Error{StageClone, "release", syscall.ESRCH})
 	}

@@ -149,6 +149,24 @@ func TestOwnRlimits(t *testing.T) {
 	}
 }
 
+// A command with limits of its own has been started when it runs, not when it has ended.
+func TestOwnRlimitsStart(t *testing.T) {
+	b := start(t, baseline())
+	cmd := command("/bin/sleep", "1000")
+	cmd.Rlimits = []Rlimit{{unix.RLIMIT_NOFILE, 50, 50}}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	n := null(t)
+	p, err := b.Spawn(ctx, cmd, Streams{n, n, n, nil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Signal(t.Context(), syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	<-p.Exited
+}
+
 // A parked command that is never released leaves nothing.
 func TestParkedEnds(t *testing.T) {
 	b := start(t, baseline())
