@@ -204,9 +204,9 @@ func (x *execution) watchClock() {
 	if x.limits.CPUTime == 0 {
 		return
 	}
-	x.clock = x.leaf.Clock(x.limits.CPUTime, func() {
+	x.clock = x.leaf.Clock(x.limits.CPUTime, func() error {
 		x.spend(sandbox.ScopeExecution)
-		_ = x.leaf.Kill()
+		return x.leaf.Kill()
 	})
 }
 
