@@ -48,7 +48,7 @@ func (b *Bundle) Lint() []Finding {
 		switch _, defined := defaults[e.ref]; {
 		case defined && !defaults[e.ref]:
 			found = append(found, Finding{Level: "warning", Message: e.ref + " has no default: a request that no rule fits gets no reason"})
-		case !defined && e.optional:
+		case !defined && e.since > 1 && e.since <= Contract:
 			found = append(found, Finding{Level: "warning", Message: e.ref + " is not defined: what it would be asked is denied"})
 		}
 	}
