@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"hash"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
@@ -93,6 +95,22 @@ func readBundle(fsys fs.FS, parse bool) (*Bundle, error) {
 func digestFile(h hash.Hash, name string, text []byte) {
 	fmt.Fprintf(h, "%d %s %d\n", len(name), name, len(text))
 	h.Write(text)
+}
+
+// DataAt decodes the document data.NAME, strictly; found is false when there is none.
+func (b *Bundle) DataAt(name string, into any) (found bool, err error) {
+	t := b.Data.Get(ast.InternedTerm(name))
+	if t == nil {
+		return false, nil
+	}
+	text, err := appendJSON(nil, t.Value)
+	if err == nil {
+		err = json.Unmarshal(text, into, json.RejectUnknownMembers(true))
+	}
+	if err != nil {
+		return true, fmt.Errorf("data.%s: %w", name, err)
+	}
+	return true, nil
 }
 
 func addModule(into map[string]*ast.Module, name string, text []byte) error {
@@ -233,6 +251,28 @@ func (b *Bundle) titles() map[string]string {
 		}
 	}
 	return titles
+}
+
+// labels are the labels that METADATA gives to the rules that speak for a decision, those of their packages included, by their names:
+// "name=value". The tracker would report them itself, and write them as JSON each time a rule is evaluated.
+func (b *Bundle) labels() (map[string][]string, error) {
+	set, errs := ast.BuildAnnotationSet(slices.Collect(maps.Values(b.Modules)))
+	if len(errs) > 0 {
+		return nil, sourceError(errs)
+	}
+	all := map[string][]string{}
+	for _, m := range b.Modules {
+		for _, r := range m.Rules {
+			if !speaks(r) {
+				continue
+			}
+			labels, _ := set.MergedLabels(r)
+			for _, name := range slices.Sorted(maps.Keys(labels)) {
+				all[ruleName(r)] = append(all[ruleName(r)], fmt.Sprintf("%s=%v", name, labels[name]))
+			}
+		}
+	}
+	return all, nil
 }
 
 // ruleName is how records name a rule: "file:line package.rule".

@@ -43,6 +43,7 @@ var operations = map[api.Op]operation{
 	api.OpProcessDelete:    {admitControl, noRefusal, nothing, actDelete, settledDelete, failedControl},
 	api.OpProcessStop:      {admitStop, noRefusal, nothing, actStop, nil, failedControl},
 	api.OpDrain:            {noRefusal, noRefusal, nothing, actDrain, nil, failedControl},
+	api.OpPolicyActivate:   {noRefusal, noRefusal, nothing, actActivate, nil, failedActivate},
 	api.OpBlobPut:          {admitBlob, noRefusal, nothing, actBlob, nil, failedBlob},
 }
 

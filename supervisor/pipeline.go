@@ -91,6 +91,8 @@ func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 		return earlier, err
 	}
 	c.content = content
+	s.policies.enter()
+	defer s.policies.entered()
 	if why := s.permit(c); why != nil {
 		defer s.admission.leave()
 		s.refuse(c, why)
@@ -242,7 +244,10 @@ func decide(s *Supervisor, c *call) *refusal {
 			SessionID: in.Session.SessionID, Executions: in.Session.Executions, LiveExecutions: in.Session.LiveExecutions, Narrowed: narrowed,
 		}
 	}
-	d := s.policy.Decide(s.ctx, entrypoint, in)
+	policy, number := s.policies.of(c.session)
+	defer s.policies.leave(policy)
+	d := policy.Decide(s.ctx, entrypoint, in)
+	d.Policy.Revision = number
 	c.decision = &d
 	switch {
 	case d.Allow:

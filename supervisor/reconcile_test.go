@@ -218,7 +218,7 @@ func TestReadDecision(t *testing.T) {
 				t.Errorf("%s: %v", r.Op, err)
 				continue
 			}
-			again := b.policy.Decide(t.Context(), got.Entrypoint, got.Input)
+			again := b.policies.current.Decide(t.Context(), got.Entrypoint, got.Input)
 			if again.InputDigest != got.InputDigest {
 				t.Errorf("%s: input %s, recorded %s", r.Op, again.InputDigest, got.InputDigest)
 			}
@@ -226,7 +226,7 @@ func TestReadDecision(t *testing.T) {
 			if diff := cmp.Diff(got.Decision, again); diff != "" {
 				t.Errorf("%s: %s", r.Op, diff)
 			}
-			if got.Receipt == nil || got.Receipt.IntentID != r.IntentID || got.PolicyDigest != b.policy.Digest() {
+			if got.Receipt == nil || got.Receipt.IntentID != r.IntentID || got.PolicyDigest != b.policies.digest() {
 				t.Errorf("%s: %+v", r.Op, got.Receipt)
 			}
 		}

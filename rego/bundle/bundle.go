@@ -12,6 +12,7 @@ package bundle
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,6 +27,7 @@ import (
 	opa "github.com/open-policy-agent/opa/v1/bundle"
 
 	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
 // Revision is one revision of a policy, verified and held in memory.
@@ -36,9 +38,29 @@ type Revision struct {
 	Number   int64  // the manifest's revision; 0: it has none
 	Contract int    // with the supervisor, as data.stockade_contract says
 	SignedBy string // [Key.ID]; "" when no signature was asked for
+	Live     Live   // what it says of sessions that are open when it becomes active
 	Source   string // what it was read from; "" for the shipped library
 
 	archive []byte // what FS reads
+}
+
+// Live is what becomes of an open session that would get less under a revision, when that becomes active: the document
+// data.activation. The words are those of [api.PolicyActivate].
+type Live struct {
+	Default  string            `json:"live,omitempty"`     // "" means that it is kept
+	Profiles map[string]string `json:"profiles,omitempty"` // by the session's profile
+}
+
+// Of is the word for a session of a profile.
+func (l Live) Of(profile string) string { return cmp.Or(l.Profiles[profile], l.Default, api.LiveKeep) }
+
+func (l Live) check() error {
+	for _, word := range append(slices.Collect(maps.Values(l.Profiles)), l.Default) {
+		if !slices.Contains([]string{"", api.LiveKeep, api.LiveNarrow, api.LiveTerminate}, word) {
+			return fmt.Errorf("data.activation: %q is none of keep, narrow and terminate", word)
+		}
+	}
+	return nil
 }
 
 // Trust is what must be true of a bundle. The zero value takes what is unsigned, and belongs to root.
@@ -162,8 +184,11 @@ func (r *Revision) unpack() error {
 	if r.Contract, err = rego.ContractOf(b); err != nil {
 		return err
 	}
+	if _, err := b.DataAt("activation", &r.Live); err != nil {
+		return err
+	}
 	r.Digest, r.Data = b.Digest, b.DataDigest
-	return nil
+	return r.Live.check()
 }
 
 // pack makes one archive of files, the same for the same files.

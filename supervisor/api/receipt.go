@@ -49,9 +49,11 @@ type Deny struct {
 
 // PolicyRef says which policy decided and by which rules.
 type PolicyRef struct {
-	Digest     string   `json:"digest"`          // of the bundle's files: sha256:<hex>
-	Entrypoint string   `json:"entrypoint"`      // e.g. data.stockade.open.decision
-	Rules      []string `json:"rules,omitempty"` // rules that were evaluated to a value: "file:line package.rule"
+	Digest     string   `json:"digest"`            // of the bundle's files: sha256:<hex>
+	Revision   int64    `json:"revision,omitzero"` // number of the bundle, if it has one
+	Entrypoint string   `json:"entrypoint"`        // e.g. data.stockade.open.decision
+	Rules      []string `json:"rules,omitempty"`   // rules that were evaluated to a value: "file:line package.rule"
+	Labels     []string `json:"labels,omitempty"`  // of the METADATA of these rules and their packages: "name=value"
 }
 
 // Clamp says that a request-level limit was lowered (C17).
@@ -77,6 +79,7 @@ type Payload struct {
 	Control *ControlResult `json:"control,omitzero"`
 	Space   *SpaceResult   `json:"workspace,omitzero"`
 	Blob    *BlobResult    `json:"blob,omitzero"`
+	Policy  *PolicyResult  `json:"policy,omitzero"`
 }
 
 // OpenResult is the payload of host.session.open.
