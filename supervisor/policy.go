@@ -99,13 +99,14 @@ func (p *Policies) Choose(ctx context.Context, state string, log *slog.Logger) (
 	b, fault := p.read(last)
 	if fault == nil {
 		// What was active when the last supervisor ended has passed its tests.
-		first.policy, fault = p.ready(ctx, b, b.Digest != last.Digest)
+		first.policy, fault = p.ready(ctx, b, b.Files != last.Files)
 	}
 	first.bundle = b
 	if fault != nil {
-		// What was active goes on until there is something better, as when that happens later. It does not stand in for another
-		// place that the operator names now.
-		if last.Digest == "" || last.Source != p.Source {
+		// Where a supervisor was killed or gave way, sessions may live, and what was active goes on until there is something
+		// better, as when that happens later. After one that has ended in order nothing waits, and an older policy is not what its operator
+		// has put there; nor is that of another place.
+		if last.Digest == "" || last.Over || last.Source != p.Source {
 			return nil, fmt.Errorf("policy: %s", fault.Message)
 		}
 		log.Error("policy: it is not taken, and the last one that was active goes on", "error", fault, "digest", last.Digest)
@@ -207,7 +208,14 @@ func (s *Supervisor) candidate(ctx context.Context) (*revision, *bundle.Revision
 	if fault != nil {
 		return nil, b, fault
 	}
-	if known := p.use(b.Digest); known != nil { // it has been validated
+	if known := p.use(b.Digest); known != nil {
+		// It answers. Its tests, which decide nothing, may be others.
+		if p.from.Test != nil && b.Files != last.Files {
+			if err := p.from.Test(ctx, b); err != nil {
+				p.leave(known)
+				return nil, b, api.Errorf(api.CodePolicyRefused, "%v", err)
+			}
+		}
 		return known, b, nil
 	}
 	policy, fault := p.from.ready(ctx, b, true)
@@ -384,6 +392,14 @@ func (p *revisions) collect() error {
 		}
 	}
 	return err
+}
+
+// finish says that nothing is left to decide.
+func (p *revisions) finish() error {
+	if p.store == nil {
+		return nil
+	}
+	return p.store.Finish()
 }
 
 // close ends the policies.

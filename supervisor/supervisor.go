@@ -314,6 +314,9 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	s.cancel(errors.New("the supervisor has closed"))
 	s.background.Wait()
 	s.takeLast()
+	if err := s.policies.finish(); err != nil {
+		s.log.Warn("policy", "error", err)
+	}
 	s.undo.Run()
 	return nil
 }

@@ -27,6 +27,9 @@ func Main() error { return serve(compiled) }
 // compiled is the evaluator of a revision.
 func compiled(fsys fs.FS) (evaluator, error) { return rego.Load(fsys, rego.Options{}) }
 
+// toldTests is how many tests that fail are named.
+const toldTests = 10
+
 // tested is an evaluator of a revision whose own tests pass.
 func tested(fsys fs.FS) (evaluator, error) {
 	b, err := rego.ReadBundle(fsys)
@@ -38,10 +41,18 @@ func tested(fsys fs.FS) (evaluator, error) {
 		return nil, err
 	}
 	var failed []error
+	more := 0
 	for _, r := range results {
-		if !r.Pass() && !r.Skip {
+		switch {
+		case r.Pass() || r.Skip:
+		case len(failed) < toldTests:
 			failed = append(failed, fmt.Errorf("%s:%d: test %s fails", r.Location.File, r.Location.Row, r.Name))
+		default:
+			more++
 		}
+	}
+	if more > 0 {
+		failed = append(failed, fmt.Errorf("and %d more", more))
 	}
 	if len(failed) > 0 {
 		return nil, errors.Join(failed...)
