@@ -16,14 +16,16 @@ import (
 func (c *cli) policyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy COMMAND…",
-		Short: "Write, check, test, sign, activate and question policy (init, check, test, eval, why, keygen, sign, status, activate)",
+		Short: "Write, check, test, audit, compare, sign, activate and question policy",
 		Long: `policy asks the supervisor for status and activate. For everything else it executes stockaded policy with the
 same arguments; stockaded is looked for beside this program and then in PATH.`,
 		Example: `  stockade policy init my-policy
   stockade policy check my-policy
   stockade policy test my-policy
+  stockade policy audit my-policy
+  stockade policy replay --state /var/lib/stockade --fail-on=widen my-policy
   stockade policy sign my-policy --key release.key --revision 8 --output policy.tar.gz
-  stockade policy activate
+  stockade policy activate --preview
   stockade policy why INTENT_ID`,
 		DisableFlagParsing: true,
 		RunE:               func(_ *cobra.Command, args []string) error { return handOver("policy", args) },

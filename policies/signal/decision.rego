@@ -6,16 +6,19 @@
 #   the caller's own, so these rules see no other's; they say so all the same.
 #   input.process is the execution, input.session its session. A rule of your own in this
 #   package can deny by input.process.labels, for example.
+# labels: {concern: signal}
 package stockade.signal
 
 import data.stockade.principals
 
 # METADATA
 # title: No answer is a denial
+# labels: {concern: decision}
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "signal", "message": "no rule of the policy applies"}]}
 
 # METADATA
 # title: Nothing speaks against it, and what it is about is there
+# labels: {concern: decision}
 decision := {"allow": true, "deny": [], "warn": []} if {
 	count(deny) == 0
 	present
@@ -23,6 +26,7 @@ decision := {"allow": true, "deny": [], "warn": []} if {
 
 # METADATA
 # title: Something speaks against it
+# labels: {concern: decision}
 decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
 
 op := object.get(input, ["request", "op"], "")
@@ -88,6 +92,7 @@ present if {
 
 # METADATA
 # title: Only the operations that this package is about
+# labels: {concern: signal, requirement: R081}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "operation",
@@ -104,6 +109,7 @@ served if op in on_more
 
 # METADATA
 # title: What the operation is about is there
+# labels: {concern: signal, requirement: R081}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "object",
@@ -114,6 +120,7 @@ deny contains {
 
 # METADATA
 # title: The session is the caller's own
+# labels: {concern: signal, requirement: R090}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "session",
@@ -136,6 +143,7 @@ own_session if input.session.principal.uid == input.request.principal.uid
 # description: |
 #   To close a session, to take a part of its network away, and to cancel or stop what runs in it,
 #   is always its owner's right, and needs no signal of the grant.
+# labels: {concern: signal, requirement: R075}
 deny contains {
 	"code": "signal_not_allowed",
 	"subject": sprintf("signal:%s", [signal]),
@@ -152,6 +160,7 @@ asked_signal := input.request.deliver.signal
 
 # METADATA
 # title: Only an administrator does what concerns everybody
+# labels: {concern: signal, requirement: R090}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "principal",
