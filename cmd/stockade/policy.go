@@ -16,12 +16,14 @@ import (
 func (c *cli) policyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "policy COMMAND…",
-		Short: "Write, check, test and question policy (init, check, test, eval, why)",
+		Short: "Write, check, test, audit, compare and question policy",
 		Long: `policy executes stockaded policy with the same arguments. stockaded is looked for
 beside this program and then in PATH.`,
 		Example: `  stockade policy init my-policy
   stockade policy check my-policy
   stockade policy test my-policy
+  stockade policy audit my-policy
+  stockade policy replay --state /var/lib/stockade --fail-on=widen my-policy
   stockade policy why INTENT_ID`,
 		DisableFlagParsing: true,
 		RunE:               func(_ *cobra.Command, args []string) error { return handOver("policy", args) },

@@ -81,7 +81,7 @@ on with every session and execution; so does a stockaded that is started within 
 	f.DurationVar(&c.hold, "hold", 30*time.Second, "how long the runner keeps the sessions when this program is killed; 0 ends them at once")
 	f.DurationVar(&c.drain, "drain", 20*time.Second, "how long what is in flight may take to settle when stopping")
 	retentionFlags(cmd, &c.defaults)
-	cmd.AddCommand(workerCommand(), workbench.Command(workbench.Options{Records: recorded, StateDir: defaultState}), replayCommand(), fsckCommand())
+	cmd.AddCommand(workerCommand(), workbench.Command(workbench.Options{Records: recorded, All: eachRecorded, StateDir: defaultState}), replayCommand(), fsckCommand())
 	return cmd
 }
 
@@ -103,5 +103,17 @@ func recorded(stateDir, intentID string) (workbench.Record, error) {
 	if err != nil {
 		return workbench.Record{}, err
 	}
-	return workbench.Record{Entrypoint: r.Entrypoint, PolicyDigest: r.PolicyDigest, Input: r.Input, Decision: r.Decision}, nil
+	return record(r), nil
+}
+
+// eachRecorded rebuilds every decision for "policy replay" and its like.
+func eachRecorded(stateDir string, fn func(workbench.Record) error) (int64, error) {
+	return supervisor.EachDecision(stateDir, func(r *supervisor.Recorded) error { return fn(record(r)) })
+}
+
+func record(r *supervisor.Recorded) workbench.Record {
+	return workbench.Record{
+		IntentID: r.IntentID, Entrypoint: r.Entrypoint, PolicyDigest: r.PolicyDigest,
+		Input: r.Input, InputDigest: r.InputDigest, Decision: r.Decision,
+	}
 }
