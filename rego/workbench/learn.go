@@ -96,9 +96,9 @@ in them, several times. From the receipts it takes what was written, which desti
 reached, and the peaks; a mount, and a number of processes, are needed if the command does not end well without
 them. What no layer reports is said, and granted as it was in the broad session.
 
-DIR becomes a policy: the shipped library, or the one of --base, with a profile NAME that every
-principal has, tests and fixtures, of which some must be denied. It is data and tests: learn
-writes no rules. The tests have run when it ends.
+DIR becomes a policy: the rules of the shipped library, or of --base, with a profile NAME that is
+every principal's only one, tests and fixtures, of which some must be denied. Only data and tests are written, no
+rules; the tests of the base, which are of its data, are left out. The new ones have run when learn ends.
 
 The command has to end with 0, and to be one that can run more than once.`,
 		Example: `  stockade policy learn build --mount .:/work --workdir /work --out build-policy -- make test

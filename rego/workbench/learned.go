@@ -40,7 +40,7 @@ func (l *learning) write(dir string, base fs.FS, got *observed, ask api.SessionO
 		}
 	}
 	ask.Profile, ask.Labels = l.name, nil
-	if err := os.CopyFS(dir, base); err != nil {
+	if err := copyPolicy(dir, base); err != nil {
 		return nil, err
 	}
 	if err := l.writeData(dir, got, ask); err != nil {
@@ -62,6 +62,24 @@ func (l *learning) write(dir string, base fs.FS, got *observed, ask api.SessionO
 		result.Tests = append(result.Tests, verb+c.Name)
 	}
 	return result, tried(l.ctx, dir, l.name)
+}
+
+// copyPolicy copies what decides. Tests are left behind: they are of the data that is about to be replaced.
+func copyPolicy(dir string, base fs.FS) error {
+	return fs.WalkDir(base, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasSuffix(name, "_test.rego") || strings.HasPrefix(name, fixturesDir+"/") {
+			return err
+		}
+		text, err := fs.ReadFile(base, name)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(to, text, 0o644)
+	})
 }
 
 // bounds are the ceilings of the profile.
