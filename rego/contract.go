@@ -72,13 +72,14 @@ type Question struct {
 	Operations []api.Op `json:"operations"`
 	Grants     bool     `json:"grants,omitzero"` // the answer holds a grant
 	Limits     bool     `json:"limits,omitzero"` // the answer may hold limits and obligations
+	Waits      bool     `json:"waits,omitzero"`  // the answer may require an approval
 }
 
 // Questions are the entry points, in the order of their table.
 func Questions() []Question {
 	var list []Question
 	for _, ep := range entrypoints {
-		q := Question{Entrypoint: ep.ref, Since: ep.since, Grants: ep.grants, Limits: ep.limits}
+		q := Question{Entrypoint: ep.ref, Since: ep.since, Grants: ep.grants, Limits: ep.limits, Waits: ep.waits}
 		for op, ref := range ops {
 			if ref == ep.ref {
 				q.Operations = append(q.Operations, op)

@@ -27,6 +27,7 @@ const (
 	Read   = "data.stockade.read.decision"
 
 	Workspace = "data.stockade.workspace.decision"
+	Approval  = "data.stockade.approval.decision"
 )
 
 // entrypoint is one question, what its answer may hold, and how long it may take. The
@@ -37,17 +38,19 @@ type entrypoint struct {
 	ref      string
 	grants   bool // the answer holds a grant
 	limits   bool // the answer may hold limits and obligations
+	waits    bool // the answer may require an approval: then nothing is done before it is given
 	since    int  // version of the contract that asks for it: see contract.go
 	deadline time.Duration
 }
 
 var entrypoints = []entrypoint{
-	{ref: Open, since: 1, grants: true, deadline: 500 * time.Millisecond},
-	{ref: Exec, since: 1, limits: true, deadline: 250 * time.Millisecond},
-	{ref: Signal, since: 1, deadline: 250 * time.Millisecond},
+	{ref: Open, since: 1, grants: true, waits: true, deadline: 500 * time.Millisecond},
+	{ref: Exec, since: 1, limits: true, waits: true, deadline: 250 * time.Millisecond},
+	{ref: Signal, since: 1, waits: true, deadline: 250 * time.Millisecond},
 	{ref: Blob, since: 1, deadline: 250 * time.Millisecond},
 	{ref: Read, since: 1, deadline: 250 * time.Millisecond},
-	{ref: Workspace, since: 2, deadline: 250 * time.Millisecond},
+	{ref: Workspace, since: 2, waits: true, deadline: 250 * time.Millisecond},
+	{ref: Approval, since: 2, deadline: 250 * time.Millisecond},
 }
 
 // pkg is the package that holds the entry point.
@@ -78,6 +81,11 @@ var ops = map[api.Op]string{
 
 	api.OpWorkspaceCommit:  Workspace,
 	api.OpWorkspaceDiscard: Workspace,
+
+	api.OpApprovalList: Approval,
+	api.OpApprovalGet:  Approval,
+	api.OpApprove:      Approval,
+	api.OpDeny:         Approval,
 
 	api.OpBlobPut: Blob,
 	api.OpBlobGet: Blob,

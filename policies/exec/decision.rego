@@ -5,13 +5,15 @@
 #   command inside it. Timeouts and output sizes are clamped by the supervisor, not refused (C17).
 package stockade.exec
 
+import data.stockade.approval.required
+
 # METADATA
 # title: No answer is a denial
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "exec", "message": "no rule of the policy applies"}]}
 
 # METADATA
 # title: Nothing speaks against it, and there is a session whose grant bounds it
-decision := {"allow": true, "deny": [], "warn": []} if {
+decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
 	count(deny) == 0
 	input.session.grant
 	count(input.request.exec.argv) > 0

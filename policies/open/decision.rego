@@ -6,13 +6,15 @@
 #   of your own in this package joins them (see README.md).
 package stockade.open
 
+import data.stockade.approval.required
+
 # METADATA
 # title: No answer is a denial
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "session", "message": "no rule of the policy applies"}]}
 
 # METADATA
 # title: Nothing speaks against it, and there is a grant
-decision := {"allow": true, "deny": [], "grant": grant, "warn": warn} if count(deny) == 0
+decision := {"allow": true, "deny": [], "grant": grant, "warn": warn, "obligations": required.obligations} if count(deny) == 0
 
 # METADATA
 # title: Something speaks against it

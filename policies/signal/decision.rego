@@ -8,6 +8,7 @@
 #   package can deny by input.process.labels, for example.
 package stockade.signal
 
+import data.stockade.approval.required
 import data.stockade.principals
 
 # METADATA
@@ -16,7 +17,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 
 # METADATA
 # title: Nothing speaks against it, and what it is about is there
-decision := {"allow": true, "deny": [], "warn": []} if {
+decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
 	count(deny) == 0
 	present
 }

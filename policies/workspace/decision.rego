@@ -8,13 +8,15 @@
 #   input.request.workspace.paths, for example.
 package stockade.workspace
 
+import data.stockade.approval.required
+
 # METADATA
 # title: No answer is a denial
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "workspace", "message": "no rule of the policy applies"}]}
 
 # METADATA
 # title: Nothing speaks against it, and there is a session whose grant bounds it
-decision := {"allow": true, "deny": [], "warn": []} if {
+decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
 	count(deny) == 0
 	input.session.grant
 	input.request.workspace
