@@ -7,11 +7,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
@@ -21,16 +23,22 @@ import (
 // dir/x.json is merged into the document data.dir; two files that set the same
 // member are an error.
 type Bundle struct {
-	Modules map[string]*ast.Module // what decides, by path
-	Tests   map[string]*ast.Module // *_test.rego, by path
-	Data    ast.Object
-	Digest  string // sha256:<hex> over the sorted paths and contents of modules and data; tests decide nothing
+	Modules    map[string]*ast.Module // what decides, by path
+	Tests      map[string]*ast.Module // *_test.rego, by path
+	Data       ast.Object
+	Digest     string // sha256:<hex> over the sorted paths and contents of modules and data; tests decide nothing
+	DataDigest string // the same over data alone
 }
 
 // ReadBundle reads every *.rego and *.json of fsys. Names that begin with a dot are left out.
-func ReadBundle(fsys fs.FS) (*Bundle, error) {
+func ReadBundle(fsys fs.FS) (*Bundle, error) { return readBundle(fsys, true) }
+
+// ReadData is ReadBundle without the modules: it digests them, and parses nothing of them.
+func ReadData(fsys fs.FS) (*Bundle, error) { return readBundle(fsys, false) }
+
+func readBundle(fsys fs.FS, parse bool) (*Bundle, error) {
 	b := &Bundle{Modules: map[string]*ast.Module{}, Tests: map[string]*ast.Module{}, Data: ast.NewObject()}
-	digest := sha256.New()
+	digest, dataDigest := sha256.New(), sha256.New()
 	var errs []error
 	// WalkDir goes in lexical order of path elements, so the digest does not depend on the host.
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -55,12 +63,13 @@ func ReadBundle(fsys fs.FS) (*Bundle, error) {
 		}
 		test := strings.HasSuffix(name, "_test.rego")
 		if !test {
-			fmt.Fprintf(digest, "%d %s %d\n", len(name), name, len(text))
-			digest.Write(text)
+			digestFile(digest, name, text)
 		}
 		switch {
 		case ext == ".json":
+			digestFile(dataDigest, name, text)
 			err = b.addData(name, text)
+		case !parse:
 		case test:
 			err = addModule(b.Tests, name, text)
 		default:
@@ -78,7 +87,29 @@ func ReadBundle(fsys fs.FS) (*Bundle, error) {
 		return nil, errors.Join(errs...)
 	}
 	b.Digest = "sha256:" + hex.EncodeToString(digest.Sum(nil))
+	b.DataDigest = "sha256:" + hex.EncodeToString(dataDigest.Sum(nil))
 	return b, nil
+}
+
+func digestFile(h hash.Hash, name string, text []byte) {
+	fmt.Fprintf(h, "%d %s %d\n", len(name), name, len(text))
+	h.Write(text)
+}
+
+// DataAt decodes the document data.NAME, strictly; found is false when there is none.
+func (b *Bundle) DataAt(name string, into any) (found bool, err error) {
+	t := b.Data.Get(ast.InternedTerm(name))
+	if t == nil {
+		return false, nil
+	}
+	text, err := appendJSON(nil, t.Value)
+	if err == nil {
+		err = json.Unmarshal(text, into, json.RejectUnknownMembers(true))
+	}
+	if err != nil {
+		return true, fmt.Errorf("data.%s: %w", name, err)
+	}
+	return true, nil
 }
 
 func addModule(into map[string]*ast.Module, name string, text []byte) error {
@@ -131,6 +162,22 @@ func (b *Bundle) Compile() (*ast.Compiler, storage.Store, error) {
 	for name, m := range b.Modules {
 		modules[name] = located(m)
 	}
+	version, err := ContractOf(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entrypoints {
+		if version < typedSince {
+			break
+		}
+		// A package says once what its input is, in whichever of its files.
+		for _, m := range modules {
+			if m.Package.Path.Equal(e.pkg()) {
+				m.Annotations = append(m.Annotations, e.typed(m))
+				break
+			}
+		}
+	}
 	c := newCompiler(store)
 	if c.Compile(modules); c.Failed() {
 		return nil, nil, sourceError(c.Errors)
@@ -144,6 +191,7 @@ func newCompiler(store storage.Store) *ast.Compiler {
 		WithDefaultRegoVersion(ast.RegoV1).
 		WithStrict(true).
 		WithSchemas(inputSchema()).
+		WithUseTypeCheckAnnotations(true).
 		WithPathConflictsCheck(func(path []string) (bool, error) { return holds(store, path) })
 }
 

@@ -16,14 +16,18 @@ import (
 // nothing is of before contracts had numbers, and has the first.
 //
 //	1  open, exec, signal, blob and read are defined
-//	2  every entry point whose row says 2 as well, and each has a default: no request is without an answer
+//	2  every entry point whose row says 2 as well; each has a default, so that no request is without an answer; and a
+//	   rule of its package that names what the input of this entry point never has does not compile
 //
 // What a version asks for never changes. A new question of the supervisor is a row of
 // entrypoints that a later version asks for; a bundle of an earlier one loads without it and denies what it would be asked.
 const Contract = 2
 
-// totalSince is the version from which on each entry point has a default.
-const totalSince = 2
+// The versions from which on each entry point has a default, and an input of its own.
+const (
+	totalSince = 2
+	typedSince = 2
+)
 
 // contractMember is where data says it.
 const contractMember = "stockade_contract"
@@ -70,6 +74,7 @@ type Question struct {
 	Entrypoint string   `json:"entrypoint"`
 	Since      int      `json:"since"` // version of the contract that asks for it; above [Contract], nothing asks it yet
 	Operations []api.Op `json:"operations"`
+	About      []string `json:"about,omitempty"` // what the input holds beside request, ceiling and now_ns
 	Grants     bool     `json:"grants,omitzero"` // the answer holds a grant
 	Limits     bool     `json:"limits,omitzero"` // the answer may hold limits and obligations
 	Waits      bool     `json:"waits,omitzero"`  // the answer may require an approval
@@ -79,7 +84,7 @@ type Question struct {
 func Questions() []Question {
 	var list []Question
 	for _, ep := range entrypoints {
-		q := Question{Entrypoint: ep.ref, Since: ep.since, Grants: ep.grants, Limits: ep.limits, Waits: ep.waits}
+		q := Question{Entrypoint: ep.ref, Since: ep.since, About: ep.about, Grants: ep.grants, Limits: ep.limits, Waits: ep.waits}
 		for op, ref := range ops {
 			if ref == ep.ref {
 				q.Operations = append(q.Operations, op)

@@ -1,11 +1,16 @@
 package rego_test
 
 import (
+	"bytes"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	opa "github.com/open-policy-agent/opa/v1/rego"
 
 	"github.com/stockade-dev/stockade/policies"
 	"github.com/stockade-dev/stockade/rego"
@@ -102,6 +107,60 @@ func TestQuestions(t *testing.T) {
 	for _, op := range asked {
 		if ref, ok := rego.Entrypoint(op); !ok || ref == "" {
 			t.Errorf("%s asks nothing", op)
+		}
+	}
+}
+
+// What is told and answered fits the schemas that authors have: the input of each entry point, and the
+// result for which a decision was made.
+func TestSchemasFit(t *testing.T) {
+	e := load(t, policies.FS, rego.Options{})
+	q, err := opa.New(opa.Query("x := json.match_schema(input.document, input.schema)")).PrepareForEval(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fits := func(document []byte, name string) bool {
+		t.Helper()
+		schema, err := fs.ReadFile(rego.Schemas(), name+".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Appendf(nil, `{"document": %s, "schema": %s}`, document, schema)
+		v, err := ast.ValueFromReader(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs, err := q.Eval(t.Context(), opa.EvalParsedInput(v))
+		if err != nil || len(rs) != 1 {
+			t.Fatalf("%s: %v %v", name, rs, err)
+		}
+		answer := rs[0].Bindings["x"].([]any)
+		if answer[0] != true {
+			t.Log(name, answer[1])
+		}
+		return answer[0] == true
+	}
+	control := controlInput(t, e, api.Request{Op: api.OpProcessCancel, Cancel: &api.ProcessCancel{ProcessRef: api.ProcessRef{ExecID: "x1"}}})
+	read := readInput()
+	read.Facts = rego.Facts{}
+	for ref, in := range map[string]rego.Input{rego.Open: openInput(3), rego.Exec: execInput(t, e), rego.Signal: control, rego.Read: read} {
+		d := e.Decide(t.Context(), ref, in)
+		if !d.Allow {
+			t.Fatal(d.Deny)
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(ref, "data.stockade."), ".decision")
+		if !fits(d.Input, name+"_input") || !fits(d.Input, "input") {
+			t.Errorf("the input of %s is not what its schema says", ref)
+		}
+		if ref == rego.Exec && fits(d.Input, "open_input") {
+			t.Error("an exec fits the schema of an open")
+		}
+		result, err := api.Encode(map[string]any{"allow": d.Allow, "deny": []string{}, "grant": d.Grant})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fits(result, name+"_result") != (ref == rego.Open) {
+			t.Errorf("%s: the schema of the result is wrong about a grant", ref)
 		}
 	}
 }

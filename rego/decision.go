@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -83,12 +82,7 @@ type result struct {
 	Obligations *Obligations `json:"obligations"`
 }
 
-func decodeResult(v ast.Value) (result, error) {
-	var r result
-	text, err := appendJSON(nil, v)
-	if err != nil {
-		return r, err
-	}
+func decodeResult(text []byte) (r result, err error) {
 	return r, json.Unmarshal(text, &r, json.RejectUnknownMembers(true))
 }
 

@@ -117,6 +117,7 @@ func (s *Supervisor) goOn(live []api.Session, going []*call) {
 	for _, d := range live {
 		if ses, err := s.registry.find(d.Principal, d.SessionID); err == nil && !ses.over() {
 			s.serve(ses, ses.granted())
+			s.follow(ses)
 		}
 	}
 	for _, c := range going {

@@ -19,10 +19,10 @@ import (
 
 // An operation that policy allows and somebody has to give leave for waits between its intent and its act (R091):
 //
-//	intent, decision, waiting (durable) ──▶ hold ──▶ verdict, second decision (durable) ──▶ act
-//	                                         └─────▶ verdict, receipt (durable together)
+//	intent, decision, waiting (durable) ──▶ awaitLeave ──▶ verdict, second decision (durable) ──▶ act
+//	                                             └─────────▶ verdict, receipt (durable together)
 //
-// hold runs in the goroutine that would carry the operation out, and is the only one that ends the wait. Whoever
+// awaitLeave runs in the goroutine that would carry the operation out, and is the only one that ends the wait. Whoever
 // decides, cancels or ends the session tells it so, and so there is one outcome.
 
 // waiting is the wait of a call for leave.
@@ -34,10 +34,10 @@ type waiting struct {
 	deadline time.Time
 	bound    bool // it is in a session, and does not go on when that ends
 
-	opinions chan opinion  // taken by hold
+	opinions chan opinion  // taken by awaitLeave
 	over     chan struct{} // closed when the verdict is durable, or the supervisor waits no more
 
-	// Of hold, and those who come after it.
+	// Of awaitLeave, and those who come after it.
 	verdict *ledger.Verdict // nil: not yet
 	noted   bool            // it is durable
 	second  bool            // policy was asked again
@@ -170,7 +170,7 @@ func (s *Supervisor) carry(c *call) {
 		return
 	}
 	failpoint.Hit("supervisor.approval.waiting")
-	why, goes := s.hold(c)
+	why, goes := s.awaitLeave(c)
 	s.registry.awaited(c.req.Principal.UID)
 	switch {
 	case goes:
@@ -203,9 +203,9 @@ func (w *waiting) conclude(c *call) {
 	w.isOver()
 }
 
-// hold waits for leave. goes reports whether the call is to be carried out: its act knows itself of a cancel and of an
+// awaitLeave waits for leave. goes reports whether the call is to be carried out: its act knows itself of a cancel and of an
 // execution's session that ends. Without that, why is nil when only this supervisor ends.
-func (s *Supervisor) hold(c *call) (why *refusal, goes bool) {
+func (s *Supervisor) awaitLeave(c *call) (why *refusal, goes bool) {
 	w := c.leave
 	limit := time.NewTimer(w.deadline.Sub(s.now()))
 	defer limit.Stop()
@@ -327,6 +327,9 @@ func (s *Supervisor) again(c *call) (why *refusal) {
 	case c.execution != nil:
 		admit, plan = noRefusal, replan
 	case c.req.Open != nil:
+		if s.policies.digest() != c.session.policy { // it is judged by the one of then, and another one decides now
+			return stale("policy")
+		}
 		admit = noRefusal // it has its place
 	}
 	first := c.decision
@@ -694,6 +697,10 @@ func (s *Supervisor) waitingCall(in api.Intent) (*call, error) {
 	case c.req.Open != nil:
 		c.session = newSession(c.req.Principal, c.req.Open)
 		c.session.id, c.session.intent, c.session.policy = in.SessionID, in.IntentID, c.decision.Policy.Digest
+		if err := s.policies.repin(c.session); err != nil {
+			s.policies.unpin(c.session)
+			return nil, err
+		}
 		s.registry.adopt(c.session)
 	case in.SessionID != "":
 		ses, gone := s.registry.find(in.Principal, in.SessionID)

@@ -42,7 +42,7 @@
 //	supervisor.go                      the beginning and the end
 //	pipeline.go, call.go, refusal.go   the order above, and what walks through it
 //	operation.go                       the table: what each operation does at each stage; launcher.go: by whom
-//	policy.go                          who is asked
+//	policy.go, activate.go, preview.go by which revision; how another comes to decide, and what that means to what is open
 //	plan.go                            permission into mechanism
 //	open.go, session.go, ending.go     the life of a session; idle.go, threshold.go: what ends or
 //	                                   warns it unasked

@@ -45,6 +45,7 @@ var operations = map[api.Op]operation{
 	api.OpApprove:          {admitVerdict, planVerdict, nothing, actVerdict, nil, failedVerdict},
 	api.OpDeny:             {admitVerdict, planVerdict, nothing, actVerdict, nil, failedVerdict},
 	api.OpDrain:            {noRefusal, noRefusal, nothing, actDrain, nil, failedControl},
+	api.OpPolicyActivate:   {noRefusal, noRefusal, nothing, actActivate, nil, failedActivate},
 	api.OpBlobPut:          {admitBlob, noRefusal, nothing, actBlob, nil, failedBlob},
 }
 

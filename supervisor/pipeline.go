@@ -98,6 +98,8 @@ func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 		return earlier, err
 	}
 	c.content = content
+	s.policies.enter()
+	defer s.policies.entered()
 	why := s.permit(c)
 	if why == nil {
 		why = s.withhold(c)
@@ -111,6 +113,9 @@ func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 	if _, err := s.record(s.ctx, s.writer(c), s.records(c)...); err != nil {
 		defer s.admission.leave()
 		s.registry.drop(c) // while it knows its execution
+		if c.leave != nil {
+			s.registry.awaited(c.req.Principal.UID)
+		}
 		c.operation.abandon(s, c)
 		c.err = err
 		s.over(c)
@@ -258,7 +263,10 @@ func decide(s *Supervisor, c *call) *refusal {
 			SessionID: in.Session.SessionID, Executions: in.Session.Executions, LiveExecutions: in.Session.LiveExecutions, Narrowed: narrowed,
 		}
 	}
-	d := s.policy.Decide(s.ctx, entrypoint, in)
+	policy, number := s.policies.of(c.session)
+	defer s.policies.leave(policy)
+	d := policy.Decide(s.ctx, entrypoint, in)
+	d.Policy.Revision = number
 	c.decision = &d
 	switch {
 	case d.Allow:

@@ -39,6 +39,9 @@ func (s *Supervisor) reconcile(ctx context.Context) error {
 		ses, err := adoptedSession(d, held[d.SessionID])
 		if err == nil {
 			s.registry.adopt(ses)
+			if err := s.policies.repin(ses); err != nil {
+				s.log.Error("a session ends, because what judges it cannot be had", "session_id", ses.id, "policy", ses.policy, "error", err)
+			}
 			adopted.Sessions = append(adopted.Sessions, ses.id)
 			continue
 		}

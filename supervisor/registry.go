@@ -227,6 +227,17 @@ func (r *registry) spare(exec string) {
 	delete(r.doomed, exec)
 }
 
+// others counts the calls in flight but one.
+func (r *registry) others(own *call) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.calls)
+	if own != nil && r.calls[own.intent] == own {
+		n--
+	}
+	return n
+}
+
 // quiet waits until only executions are in flight, or ctx ends.
 func (r *registry) quiet(ctx context.Context) {
 	for {

@@ -36,6 +36,7 @@ type session struct {
 	env       map[string]string // with secrets: never shown, never recorded
 	intent    string            // of the open
 	policy    string            // digest
+	pinned    *revision         // that judges what is done in it, until it has ended; guarded by revisions.mu
 
 	silent   []string // layers that cannot say what they refuse
 	degraded []string // layers that it is without

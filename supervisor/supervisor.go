@@ -27,7 +27,8 @@ import (
 // Config is what a Supervisor works with.
 type Config struct {
 	State    string          // directory of the journal, the blobs and the salt; made if need be, mode 0700
-	Policy   Policy          // decides
+	Policies Policies        // where the policy comes from that decides, and what comes after it
+	Policy   Policy          // decides instead, and never changes
 	Ceiling  sandbox.Ceiling // the operator's bound on whatever policy grants
 	Launcher Launcher        // builds
 	Defaults Defaults        // where neither policy nor the caller says anything
@@ -93,13 +94,14 @@ func (d Defaults) filled() Defaults {
 // Supervisor holds the sessions of one state directory. Its methods may be called at
 // the same time.
 type Supervisor struct {
-	policy   Policy
+	policies revisions
 	ceiling  sandbox.Ceiling
 	launcher Launcher
 	defaults Defaults
 	version  string
 	log      *slog.Logger
 	now      func() time.Time
+	served   []api.Op
 
 	host          sandbox.Host
 	ceilingDigest string
@@ -131,13 +133,13 @@ type Supervisor struct {
 // bounds New only.
 func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	s := &Supervisor{
-		policy:   cfg.Policy,
 		ceiling:  cfg.Ceiling,
 		launcher: cfg.Launcher,
 		defaults: cfg.Defaults.filled(),
 		version:  cfg.Version,
 		log:      cmp.Or(cfg.Log, slog.Default()),
 		now:      cfg.Now,
+		served:   Operations(),
 		left:     make(chan struct{}),
 		spilled:  spill{due: make(chan struct{}, 1)},
 	}
@@ -179,12 +181,16 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	for _, layer := range s.host.Missing() {
 		s.log.Warn("this host lacks a required layer; sessions are refused", "layer", layer.Name, "detail", layer.Detail, "remedy", layer.Remedy)
 	}
-	if err := preflight(s.policy); err != nil {
+	undo.Add(s.policies.close)
+	if err := s.openPolicy(cfg); err != nil {
 		return nil, err
 	}
 	// The proof that the journal can be written; nothing has been touched before it.
 	if err := s.declare(ctx); err != nil {
 		return nil, err
+	}
+	if why := s.policies.refused; why != nil {
+		s.recordRefusal(ctx, why, ownPrincipal())
 	}
 	if err := s.reconcile(ctx); err != nil {
 		return nil, err
@@ -239,8 +245,8 @@ const saltBytes = 32
 
 // preflight asks every entry point of every operation that is served, with a request
 // that says nothing. Policy may deny it, and it must have an answer.
-func preflight(policy Policy) error {
-	for _, op := range Operations() {
+func preflight(policy Policy, served []api.Op) error {
+	for _, op := range served {
 		entrypoint, ok := rego.Entrypoint(op)
 		if !ok {
 			return fmt.Errorf("bug: operation %s has no entry point", op)
@@ -267,14 +273,14 @@ func (s *Supervisor) declare(ctx context.Context) error {
 	}
 	s.ceilingDigest = ledger.Digest(ceiling)
 	// From the reserve: on a disk that is full, what lives is to be gone on with.
-	seq, err := s.record(ctx, s.journal.Settle, &ledger.Start{
+	seq, err := s.record(ctx, s.journal.Settle, append([]ledger.Record{&ledger.Start{
 		Header:        ledger.At(s.now()),
 		Version:       s.version,
-		PolicyDigest:  s.policy.Digest(),
+		PolicyDigest:  s.policies.digest(),
 		Ceiling:       s.ceiling,
 		CeilingDigest: s.ceilingDigest,
 		Limits:        s.defaults.History,
-	})
+	}}, s.declaredPolicies()...)...)
 	if err != nil {
 		return err
 	}

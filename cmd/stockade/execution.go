@@ -299,7 +299,7 @@ func (c *cli) ended(r *api.Receipt) error {
 		c.say("%s has %s, more than the %s that may be inline", x.Overflow.Stream, amount(x.Overflow.SizeBytes), amount(x.Overflow.LimitBytes))
 	}
 	if x.ErrorCode == api.CodeOOMKilled {
-		c.say("out of memory: the %s's memory ceiling was reached (peak %s)", memoryScope(x), amount(x.Usage.PeakMemoryBytes))
+		c.say("out of memory: the %s's memory ceiling was reached", memoryScope(x))
 	}
 	c.tellEvidence(x)
 	switch {

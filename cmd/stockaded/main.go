@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stockade-dev/stockade/rego/workbench"
+	"github.com/stockade-dev/stockade/rego/worker"
 	"github.com/stockade-dev/stockade/supervisor"
 )
 
@@ -80,8 +81,20 @@ on with every session and execution; so does a stockaded that is started within 
 	f.DurationVar(&c.hold, "hold", 30*time.Second, "how long the runner keeps the sessions when this program is killed; 0 ends them at once")
 	f.DurationVar(&c.drain, "drain", 20*time.Second, "how long what is in flight may take to settle when stopping")
 	retentionFlags(cmd, &c.defaults)
-	cmd.AddCommand(workbench.Command(workbench.Options{Records: recorded, StateDir: defaultState}), replayCommand(), fsckCommand())
+	cmd.AddCommand(workerCommand(), workbench.Command(workbench.Options{Records: recorded, StateDir: defaultState}), replayCommand(), fsckCommand())
 	return cmd
+}
+
+// workerCommand is what this program is started as by its own pool of policy workers. The argument is for who looks at processes:
+// the state directory of the supervisor that they belong to.
+func workerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    worker.Argument + " STATE",
+		Short:  "Evaluate policy for the supervisor that started it",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE:   func(*cobra.Command, []string) error { return worker.Main() },
+	}
 }
 
 // recorded finds the decision about an intent for "policy why".

@@ -18,14 +18,15 @@ import (
 
 	"github.com/stockade-dev/stockade/policies"
 	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/rego/worker"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor"
 	"github.com/stockade-dev/stockade/supervisor/server"
 )
 
-// policyDeadline is against policies that run away, not against machines that are busy:
-// there an answer of half a millisecond can wait for a processor a hundred times as long,
-// and a refusal would be wrong.
+// policyDeadline is against machines that are busy: there an answer of half a millisecond can wait for a
+// processor a hundred times as long, and a refusal would be wrong. A policy that runs away is stopped by the
+// processor time that it takes ([worker.Options]).
 const policyDeadline = 2 * time.Second
 
 // config is what the flags say.
@@ -54,10 +55,14 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	if ceiling.MountDenied, err = withoutOurs(ceiling.MountDenied, state, c.socket); err != nil {
 		return err
 	}
-	engine, err := rego.Load(c.policyTree(), rego.Options{Deadline: policyDeadline})
+	policy, err := worker.Load(c.policyTree(), worker.Options{
+		Options: rego.Options{Deadline: policyDeadline},
+		Program: []string{"/proc/self/exe", worker.Argument, state},
+	})
 	if err != nil {
 		return fmt.Errorf("policy: %w", err)
 	}
+	defer policy.Close()
 	if err := supervisor.Available(state); err != nil {
 		return err // its supervisor is there, with its runner
 	}
@@ -73,7 +78,7 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	}()
 
 	sup, err := supervisor.New(ctx, supervisor.Config{
-		State: state, Policy: engine, Ceiling: ceiling, Launcher: runner, Defaults: c.defaults, Version: version, Log: log,
+		State: state, Policy: policy, Ceiling: ceiling, Launcher: runner, Defaults: c.defaults, Version: version, Log: log,
 	})
 	if err != nil {
 		return err
@@ -90,7 +95,7 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	go func() { served <- srv.Serve(ln) }()
 	fmt.Fprintln(stdout, "ready")
 	notify("READY=1")
-	log.Info("serving", "socket", c.socket, "state", state, "policy", engine.Digest())
+	log.Info("serving", "socket", c.socket, "state", state, "policy", policy.Digest())
 
 	upgrade := make(chan os.Signal, 1)
 	signal.Notify(upgrade, unix.SIGHUP)
@@ -106,7 +111,7 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 			notify("RELOADING=1\nMONOTONIC_USEC=" + monotonic())
 			log.Info("giving way to a successor in this process")
 			keep = true
-			return c.succeed(srv, sup, ln, runner)
+			return c.succeed(srv, sup, ln, runner, policy)
 		case <-ctx.Done():
 		case cause = <-served:
 		case <-runner.Done():

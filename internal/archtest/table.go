@@ -50,6 +50,8 @@ var Table = []Row{
 	// Policy: the only place where OPA enters.
 	{"policies", nil, nil},
 	{"rego", []string{"supervisor/api", "sandbox"}, []string{opa, jsonexp, xnet}},
+	{"rego/worker", []string{"rego", "supervisor/api", "sandbox"}, []string{jsonexp, unix}},
+	{"rego/bundle", []string{"rego", "supervisor/api", "internal/durable"}, []string{opa, jsonexp, unix}},
 	{"rego/workbench", []string{"rego", "policies", "supervisor/api", "sandbox"}, []string{cobra, jsonexp}},
 
 	// The sandbox, inside and out. The guest is linked into PID 1 of every session.
@@ -68,7 +70,7 @@ var Table = []Row{
 
 	// The supervisor and its two sides.
 	{"supervisor/ledger", []string{"supervisor/api", "rego", "sandbox"}, []string{jsonexp}},
-	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "sandbox", "sandbox/launch", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
+	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "rego/bundle", "sandbox", "sandbox/launch", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
 		[]string{jsonexp, unix, tlog}},
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp}},
 	{"supervisor/server", []string{"supervisor/api", "sandbox"}, []string{jsonexp, unix}},
@@ -81,7 +83,7 @@ var Table = []Row{
 
 	// The five commands.
 	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},
-	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
+	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
 		[]string{cobra, unix}},
 	{"cmd/stockade-init", []string{"sandbox/guest"}, nil},
 	{"cmd/stockade-relay", []string{"sandbox/relay"}, nil},

@@ -3,7 +3,7 @@
 # description: |
 #   Operations without effect. The supervisor shows a principal its own sessions,
 #   executions, intents, events and receipts only; these rules say that it may look at
-#   all. Two reads show what belongs to every principal: they are the administrators'.
+#   all. Some reads show what belongs to every principal: they are the administrators'.
 package stockade.read
 
 import data.stockade.principals
@@ -49,7 +49,7 @@ operations := {
 
 # METADATA
 # title: The operations that show what is everybody's
-administration := {"admin.quiescence", "admin.snapshot"}
+administration := {"admin.quiescence", "admin.snapshot", "admin.policy.status", "admin.policy.preview"}
 
 op := object.get(input, ["request", "op"], "")
 

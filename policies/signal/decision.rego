@@ -46,7 +46,11 @@ on_execution := {
 
 # METADATA
 # title: The operations on more than one session
-on_more := {"host.process.stop", "admin.drain"}
+on_more := {"host.process.stop"} | administration
+
+# METADATA
+# title: The operations that concern everybody
+administration := {"admin.drain", "admin.policy.activate"}
 
 # METADATA
 # title: What the operation is about is there, with the grant that bounds it
@@ -76,6 +80,11 @@ present if {
 present if {
 	op == "admin.drain"
 	input.request.drain
+}
+
+present if {
+	op == "admin.policy.activate"
+	input.request.activate
 }
 
 # METADATA
@@ -143,12 +152,12 @@ asked_signal := input.request.signal.signal
 asked_signal := input.request.deliver.signal
 
 # METADATA
-# title: Only an administrator keeps everybody from working
+# title: Only an administrator does what concerns everybody
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "principal",
 	"message": "only the administrators of the supervisor may do this",
 } if {
-	op == "admin.drain"
+	op in administration
 	not principals.administrator
 }

@@ -42,6 +42,8 @@ stopping_in_session := {
 
 draining(uid) := {"request": {"op": "admin.drain", "principal": {"uid": uid}, "drain": {}}}
 
+activating(uid) := {"request": {"op": "admin.policy.activate", "principal": {"uid": uid}, "activate": {}}}
+
 codes(document) := {deny.code | some deny in decision.deny} if {
 	decision := signal.decision with input as document
 }
@@ -148,6 +150,12 @@ test_only_an_administrator_drains if {
 	allowed(draining(0))
 	codes(draining(1000)) == {"operation_not_allowed"}
 	codes(json.remove(draining(0), ["/request/drain"])) == {"operation_not_allowed"}
+}
+
+test_only_an_administrator_activates_a_policy if {
+	allowed(activating(0))
+	codes(activating(1000)) == {"operation_not_allowed"}
+	codes(json.remove(activating(0), ["/request/activate"])) == {"operation_not_allowed"}
 }
 
 test_data_names_the_administrators if {

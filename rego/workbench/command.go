@@ -65,7 +65,7 @@ denial), 2 the command could not do its work.`,
 		SilenceErrors: true,
 	}
 	cmd.PersistentFlags().BoolVar(&b.json, "json", false, "print one JSON document")
-	cmd.AddCommand(b.init(), b.check(), b.test(), b.eval(), b.why())
+	cmd.AddCommand(b.init(), b.check(), b.test(), b.eval(), b.why(), b.schema())
 	return cmd
 }
 

@@ -38,6 +38,9 @@ var bodies = map[Op]func(*Request, []byte) (Scope, *Error){
 	OpApprove: parametersOf(setVerdict),
 	OpDeny:    parametersOf(setVerdict),
 
+	OpPolicyPreview:  parametersOf(setActivate),
+	OpPolicyActivate: parametersOf(setActivate),
+
 	OpWorkspaceDiff:    parametersOf(setSpace),
 	OpWorkspaceCommit:  parametersOf(setSpace),
 	OpWorkspaceDiscard: parametersOf(setSpace),
@@ -47,9 +50,15 @@ func setSession(r *Request, p *SessionTarget) Scope { r.Session = p; return p.Sc
 func setProcess(r *Request, p *ProcessTarget) Scope { r.Process = p; return p.Scope }
 func setVerdict(r *Request, p *Verdict) Scope       { r.Verdict = p; return p.Scope }
 func setSpace(r *Request, p *Workspace) Scope       { r.Space = p; return p.Scope }
+func setActivate(r *Request, p *PolicyActivate) Scope {
+	r.Activate = p
+	return p.Scope
+}
 
 // Reads reports whether the operation is one without effect: it can be repeated as it is.
-func (r *Request) Reads() bool { return r.Read != nil || r.Op == OpWorkspaceDiff }
+func (r *Request) Reads() bool {
+	return r.Read != nil || r.Op == OpWorkspaceDiff || r.Op == OpPolicyPreview
+}
 
 // Ref returns the execution that an operation on one names, or nil for other operations.
 func (r *Request) Ref() *ProcessRef {

@@ -85,6 +85,8 @@ type Ask struct {
 	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
 	Narrow  *SessionNarrow `json:"narrow,omitzero"`
 	Verdict *Verdict       `json:"verdict,omitzero"` // host.approval.approve and deny
+
+	Activate *PolicyActivate `json:"activate,omitzero"` // admin.policy.activate and preview
 }
 
 // AskOf is the question about an operation.
@@ -92,7 +94,7 @@ func AskOf(r *Request) Ask {
 	return Ask{
 		Op: r.Op, Open: r.Open, Exec: r.Exec, Signal: r.Signal, Session: r.Session, Close: r.Close, Input: r.Input,
 		Deliver: r.Deliver, Modify: r.Modify, Process: r.Process, Cancel: r.Cancel, Stop: r.Stop, Drain: r.Drain,
-		Space: r.Space, Narrow: r.Narrow, Verdict: r.Verdict,
+		Space: r.Space, Narrow: r.Narrow, Verdict: r.Verdict, Activate: r.Activate,
 	}
 }
 
@@ -109,7 +111,7 @@ func (a *Ask) Into(r *Request) {
 	}
 	r.Open, r.Exec, r.Signal, r.Session, r.Close, r.Input = a.Open, a.Exec, a.Signal, a.Session, a.Close, a.Input
 	r.Deliver, r.Modify, r.Process, r.Cancel, r.Stop, r.Drain = a.Deliver, a.Modify, a.Process, a.Cancel, a.Stop, a.Drain
-	r.Space, r.Narrow, r.Verdict = a.Space, a.Narrow, a.Verdict
+	r.Space, r.Narrow, r.Verdict, r.Activate = a.Space, a.Narrow, a.Verdict, a.Activate
 }
 
 // Scopes are those that the parameters of the question declare.
@@ -135,5 +137,6 @@ func (a *Ask) Scopes() []Scope {
 	add(a.Space != nil, func() Scope { return a.Space.Scope })
 	add(a.Narrow != nil, func() Scope { return a.Narrow.Scope })
 	add(a.Verdict != nil, func() Scope { return a.Verdict.Scope })
+	add(a.Activate != nil, func() Scope { return a.Activate.Scope })
 	return scopes
 }

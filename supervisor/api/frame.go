@@ -110,6 +110,7 @@ const (
 	NoticeViolation NoticeKind = "POLICY_VIOLATION"   // an operation was denied
 	NoticeThreshold NoticeKind = "RESOURCE_THRESHOLD" // memory or processes near the ceiling, or an OOM kill
 	NoticeNetwork   NoticeKind = "NETWORK_LOST"       // the session's relay has died: it reaches nothing any more
+	NoticePolicy    NoticeKind = "POLICY_REVISION"    // a revision of the policy is active, or was refused: to who activates, and otherwise to the supervisor's own user
 	NoticeIdle      NoticeKind = "IDLE_WARNING"
 	NoticeTimeout   NoticeKind = "IDLE_TIMEOUT"
 

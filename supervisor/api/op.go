@@ -55,6 +55,10 @@ const (
 	OpQuiescence   Op = "admin.quiescence"
 	OpSnapshot     Op = "admin.snapshot"
 	OpDrain        Op = "admin.drain"
+
+	OpPolicyStatus   Op = "admin.policy.status"
+	OpPolicyPreview  Op = "admin.policy.preview"
+	OpPolicyActivate Op = "admin.policy.activate"
 )
 
 // aliases are accepted on input (C1, C7); records carry the canonical name and, as

@@ -50,9 +50,10 @@ type Deny struct {
 
 // PolicyRef says which policy decided and by which rules.
 type PolicyRef struct {
-	Digest     string   `json:"digest"`          // of the bundle's files: sha256:<hex>
-	Entrypoint string   `json:"entrypoint"`      // e.g. data.stockade.open.decision
-	Rules      []string `json:"rules,omitempty"` // rules that were evaluated to a value: "file:line package.rule"
+	Digest     string   `json:"digest"`            // of the bundle's files: sha256:<hex>
+	Revision   int64    `json:"revision,omitzero"` // number of the bundle, if it has one
+	Entrypoint string   `json:"entrypoint"`        // e.g. data.stockade.open.decision
+	Rules      []string `json:"rules,omitempty"`   // rules that were evaluated to a value: "file:line package.rule"
 }
 
 // Clamp says that a request-level limit was lowered (C17).
@@ -79,6 +80,7 @@ type Payload struct {
 	Space   *SpaceResult   `json:"workspace,omitzero"`
 	Blob    *BlobResult    `json:"blob,omitzero"`
 	Verdict *VerdictResult `json:"verdict,omitzero"`
+	Policy  *PolicyResult  `json:"policy,omitzero"`
 }
 
 // OpenResult is the payload of host.session.open.

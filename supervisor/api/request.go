@@ -28,8 +28,11 @@ type Request struct {
 	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
 	Narrow  *SessionNarrow `json:"narrow,omitzero"`
 	Verdict *Verdict       `json:"verdict,omitzero"` // host.approval.approve and deny
-	Blob    *BlobPut       `json:"blob,omitzero"`
-	Read    *Read          `json:"read,omitzero"` // of every other operation without effect
+
+	Activate *PolicyActivate `json:"activate,omitzero"` // admin.policy.activate and preview
+
+	Blob *BlobPut `json:"blob,omitzero"`
+	Read *Read    `json:"read,omitzero"` // of every other operation without effect
 }
 
 // Principal is who asks: the peer of the socket by the kernel's word, plus the

@@ -130,7 +130,10 @@ var checks = map[Op][]check{
 		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Stop.Scope) }},
 		{CodeInvalidParams, func(r *Request) string { return graceFault(r.Stop.GraceNS) }},
 	},
-	OpDrain: {{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Drain.Scope) }}},
+	OpDrain:          {{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Drain.Scope) }}},
+	OpPolicyPreview:  activateChecks,
+	OpPolicyActivate: activateChecks,
+	OpPolicyStatus:   {},
 	OpBlobPut: {
 		{CodeInvalidBlobRef, func(r *Request) string { return mismatch("blob_ref", r.Blob.BlobRef, blobPattern) }},
 		{CodeInvalidParams, func(r *Request) string { return negative("size_bytes", r.Blob.SizeBytes) }},
@@ -212,6 +215,13 @@ var (
 	sessionChecks = []check{
 		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Session.SessionID) }},
 		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Session.Scope) }},
+	}
+	activateChecks = []check{
+		{CodeInvalidMode, func(r *Request) string {
+			return unlisted("live", r.Activate.Live, "", LiveKeep, LiveNarrow, LiveTerminate)
+		}},
+		{CodeInvalidParams, func(r *Request) string { return mismatch("digest", r.Activate.Digest, blobPattern) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Activate.Scope) }},
 	}
 	processReadChecks = []check{
 		{CodeExecNotFound, func(r *Request) string { return refFault(&ProcessRef{r.Read.ExecID, r.Read.IntentID}) }},
@@ -295,6 +305,7 @@ func (r *Request) parametersMatch() bool {
 		{r.Process != nil, []Op{OpProcessPause, OpProcessResume, OpProcessDelete}},
 		{r.Verdict != nil, []Op{OpApprove, OpDeny}},
 		{r.Space != nil, []Op{OpWorkspaceDiff, OpWorkspaceCommit, OpWorkspaceDiscard}},
+		{r.Activate != nil, []Op{OpPolicyPreview, OpPolicyActivate}},
 	} {
 		for _, op := range group.ops {
 			set[op] = group.set && (op == r.Op || !slices.Contains(group.ops, r.Op))

@@ -62,6 +62,7 @@ var decoders = map[string]func([]byte) (Record, error){
 	TypeAdopted:    whole[Adopted],
 	TypeRetired:    whole[Retired],
 	TypeSnapshot:   whole[SnapshotTaken],
+	TypePolicy:     whole[Policy],
 }
 
 // lax is for what we have written ourselves, strictly: the journal knows that it is the same.

@@ -195,7 +195,7 @@ func (y *story) end() Record {
 
 // rest is what seldom comes.
 func (y *story) rest() Record {
-	switch y.one("rest", "start", "decision", "waiting", "verdict", "waiting", "verdict", "adopted", "retired", "snapshot", "narrowed") {
+	switch y.one("rest", "start", "decision", "waiting", "verdict", "waiting", "verdict", "adopted", "retired", "snapshot", "narrowed", "policy") {
 	case "start":
 		small := func(name string) int { return rapid.IntRange(0, 4).Draw(y.t, name) }
 		return &Start{Header: y.head(), Limits: Limits{History: small("history"), Sessions: small("sessions"), Intents: small("intents"), Notices: 10 * small("notices"), Keys: small("keys")}}
@@ -211,6 +211,11 @@ func (y *story) rest() Record {
 			State: api.ApprovalState(y.one("state", "approved", "denied", "timed_out", "canceled", "void"))}
 	case "narrowed":
 		return &Narrowed{Header: y.head(), SessionID: y.some("session", y.sessions), Network: api.GrantNetwork{Mode: y.one("mode", "none", "egress")}}
+	case "policy":
+		return &Policy{
+			Header: y.head(), State: y.one("state", PolicyActive, PolicyRefused), Trigger: y.one("trigger", "file", TriggerStart, TriggerDeclared),
+			Principal: api.Principal{UID: 1000}, Revision: api.PolicyRevision{Digest: "sha256:p"}, Message: "why",
+		}
 	case "adopted":
 		return &Adopted{Header: y.head(), Sessions: []string{y.some("session", y.sessions)}, Executions: []string{y.some("exec", y.execs)}}
 	case "retired":

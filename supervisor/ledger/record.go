@@ -30,6 +30,7 @@ const (
 	TypeAdopted    = "adopted"
 	TypeRetired    = "retired"
 	TypeSnapshot   = "snapshot"
+	TypePolicy     = "policy"
 )
 
 // Record is a pointer to one of the types of this file. Each is one canonical JSON object
@@ -200,6 +201,27 @@ type SnapshotTaken struct {
 	Digest  string `json:"digest"`
 }
 
+// Policy says which policy is in force from here on, or which was refused. Decisions name it by its digest.
+type Policy struct {
+	Header
+	State     string             `json:"state"`   // active; pinned: by sessions only; refused
+	Trigger   string             `json:"trigger"` // start, file, signal or api; declared: nothing has changed
+	Principal api.Principal      `json:"principal"`
+	Revision  api.PolicyRevision `json:"policy"`
+	Previous  string             `json:"previous,omitempty"` // digest
+	ErrorCode api.Code           `json:"error_code,omitzero"`
+	Message   string             `json:"error_message,omitempty"`
+}
+
+// The states of a policy, and the triggers that the ledger tells apart.
+const (
+	PolicyActive    = "active"
+	PolicyPinned    = "pinned"
+	PolicyRefused   = "refused"
+	TriggerStart    = "start"
+	TriggerDeclared = "declared"
+)
+
 // Encode gives the bytes of r in the journal, and sets its type.
 func Encode(r Record) ([]byte, error) {
 	t, err := typeOf(r)
@@ -238,6 +260,8 @@ func typeOf(r Record) (string, error) {
 		return TypeRetired, nil
 	case *SnapshotTaken:
 		return TypeSnapshot, nil
+	case *Policy:
+		return TypePolicy, nil
 	}
 	return "", fmt.Errorf("bug: %T is no record", r)
 }

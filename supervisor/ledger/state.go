@@ -170,12 +170,30 @@ func (s *State) apply(seq int64, r Record) error {
 		s.adopt(r)
 	case *Retired:
 		s.retire(r)
+	case *Policy:
+		s.policy(r)
 	case *Decision, *SnapshotTaken: // they change nothing
 	default:
 		return fmt.Errorf("%T is no record", r)
 	}
 	return nil
 }
+
+// policy tells who brought a policy, or the supervisor's own user, what became of it. At a start the user sees that himself,
+// unless it was refused.
+func (s *State) policy(r *Policy) {
+	if r.Trigger == TriggerDeclared || r.Trigger == TriggerStart && r.State != PolicyRefused {
+		return
+	}
+	n := api.Notice{Kind: api.NoticePolicy, AtNS: r.AtNS, State: r.State, Reason: r.Trigger, Detail: r.Revision.Digest}
+	if r.State == PolicyRefused {
+		n.Detail = shorten(string(r.ErrorCode)+": "+r.Message, maxDetail)
+	}
+	s.note(s.owner(r.Principal), n)
+}
+
+// maxDetail is how much of a reason an event has.
+const maxDetail = 512
 
 // refuse counts what a record asks for and cannot be.
 func (s *State) refuse() { s.refused++ }

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -10,17 +11,36 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/rego/bundle"
+	"github.com/stockade-dev/stockade/supervisor"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
 // Every route with a request, its reply and an error, as a server really gives them.
 // What differs from run to run (ids, times, who runs the test) is replaced.
 func TestDocs(t *testing.T) {
-	b := newBox(t, Options{})
+	there := policy
+	b := newBox(t, Options{}, func(c *supervisor.Config) {
+		c.Policy, c.Policies = nil, supervisor.Policies{
+			Source: "/etc/stockade/policy.tar.gz",
+			Open: func() (*bundle.Revision, error) {
+				r, err := bundle.Of(there)
+				if err == nil {
+					r.Source = "/etc/stockade/policy.tar.gz"
+				}
+				return r, err
+			},
+			Load: func(r *bundle.Revision) (supervisor.Policy, error) {
+				return rego.Load(r.FS, rego.Options{Deadline: 5 * time.Second})
+			},
+		}
+	})
 	d := &docs{t: t, box: b, covered: map[string]int{}}
 	d.text("# Routes\n\nMade by `go test ./supervisor/server -update` from a running server; the contract itself is\n" +
 		"[openapi.json](openapi.json), the codes are in [errors.md](errors.md). An operation with effect answers with a\n" +
@@ -132,6 +152,15 @@ func TestDocs(t *testing.T) {
 	d.show("POST /v1/drain", "/v1/drain", `{}`)
 	d.show("POST /v1/drain", "/v1/drain", `{"undo":"yes"}`)
 	d.show("POST /v1/drain", "/v1/drain", `{"undo":true}`)
+	d.show("GET /v1/policy", "/v1/policy", "")
+	d.show("GET /v1/policy", "/v1/policy", "", "Stockade-Scope", `{"agent_id":"blind"}`)
+	there = maps.Clone(policy)
+	there["open.rego"] = &fstest.MapFile{Data: bytes.Replace(policy["open.rego"].Data, []byte(`"pids": 32`), []byte(`"pids": 16`), 1)}
+	d.show("POST /v1/policy/preview", "/v1/policy/preview", `{"live":"terminate"}`)
+	d.show("POST /v1/policy/preview", "/v1/policy/preview", `{"live":"frozen"}`)
+	d.show("POST /v1/policy/activate", "/v1/policy/activate", `{"live":"keep"}`)
+	there = fstest.MapFS{"open.rego": {Data: []byte("package stockade.open\n\ndecision {")}}
+	d.show("POST /v1/policy/activate", "/v1/policy/activate", `{"strict":true}`)
 	d.show("GET /v1/version", "/v1/version", "")
 	d.show("GET /v1/version", "/v1/version?verbose=1", "")
 	d.show("POST /v1/ops/{op}", "/v1/ops/process.session.signal", `{"session_id":"`+session+`","signal":15}`)
@@ -257,6 +286,7 @@ func (r *replacer) stable(s string) string {
 		s = strings.ReplaceAll(s, id, name)
 	}
 	for _, rule := range []struct{ pattern, with string }{
+		{`"capabilities_digest":"sha256:[0-9a-f]{64}"`, `"capabilities_digest":"sha256:` + strings.Repeat("c", 64) + `"`},
 		{`"((?:\w*_)?at_ns)":[0-9]+`, `"$1":1767225600000000000`},
 		{`"((?:\w*_)?at)":"[^"]*"`, `"$1":"2026-01-01T00:00:00Z"`},
 		{`"(wall_ns|cpu_ns|duration_ns|elapsed_ns|age_ns|ns)":[0-9]+`, `"$1":1000000`},

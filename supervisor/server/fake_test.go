@@ -32,7 +32,7 @@ type box struct {
 	sup     *supervisor.Supervisor
 }
 
-func newBox(t testing.TB, options Options) *box {
+func newBox(t testing.TB, options Options, changes ...func(*supervisor.Config)) *box {
 	t.Helper()
 	engine, err := rego.Load(policy, rego.Options{Deadline: 5 * time.Second})
 	if err != nil {
@@ -43,6 +43,9 @@ func newBox(t testing.TB, options Options) *box {
 	b := &box{Client: client.New(socket), socket: socket, fake: f, raw: overSocket(socket), options: options, config: supervisor.Config{
 		State: filepath.Join(t.TempDir(), "state"), Policy: engine, Ceiling: sandbox.DefaultCeiling(), Launcher: f, Version: "test", Log: slog.New(slog.DiscardHandler),
 	}}
+	for _, change := range changes {
+		change(&b.config)
+	}
 	b.start(t)
 	t.Cleanup(func() { b.stop(b.sup.Close) })
 	return b

@@ -184,6 +184,10 @@ func named() map[api.Op]func(*call, *api.Request) {
 		api.OpSnapshot:      show(Supervisor.Snapshot),
 		api.OpDrain:         (*call).carryOut,
 
+		api.OpPolicyStatus:   show(Supervisor.PolicyStatus),
+		api.OpPolicyPreview:  show(Supervisor.PolicyPreview),
+		api.OpPolicyActivate: (*call).carryOut,
+
 		api.OpWorkspaceDiff:    show(Supervisor.Diff),
 		api.OpWorkspaceCommit:  (*call).carryOut,
 		api.OpWorkspaceDiscard: (*call).carryOut,

@@ -55,5 +55,7 @@ type Supervisor interface {
 	Diff(ctx context.Context, req *api.Request) (*api.SpaceResult, *api.Receipt, error)
 	Quiescence(ctx context.Context, req *api.Request) (*api.Quiescence, *api.Receipt, error)
 	Snapshot(ctx context.Context, req *api.Request) (*api.Snapshot, *api.Receipt, error)
+	PolicyStatus(ctx context.Context, req *api.Request) (*api.PolicyStatus, *api.Receipt, error)
+	PolicyPreview(ctx context.Context, req *api.Request) (*api.PolicyPreview, *api.Receipt, error)
 	Version() api.Version
 }

@@ -1,0 +1,388 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// Options of a Pool. Those of the engine hold: a deadline is wall time, from when a worker has the question.
+type Options struct {
+	rego.Options
+	CPU     time.Duration // processor time that one evaluation may take; 0 means 250 ms
+	Memory  int64         // bytes that a worker may have beyond an idle process; 0 means 256 MiB
+	Size    int           // evaluations at a time; 0 means as many as there are processors, but no more than 8
+	Program []string      // that is a worker, and its arguments; nil is this one, with "policy-worker"
+}
+
+const (
+	defaultCPU    = 250 * time.Millisecond
+	defaultMemory = 256 << 20
+	maxSize       = 8 // each decides 20,000 times a second, and has 40 MB
+)
+
+// startWithin bounds each step of a worker's start: compiling a policy takes a tenth of a second of a processor that
+// may have other things to do.
+const startWithin = 30 * time.Second
+
+// Argument is what makes of this program a worker: its main calls [Main] when this is its first argument.
+const Argument = "policy-worker"
+
+func (o Options) withDefaults() Options {
+	o.Options = o.Options.WithDefaults()
+	o.CPU = cmp.Or(o.CPU, defaultCPU)
+	o.Memory = cmp.Or(o.Memory, int64(defaultMemory))
+	o.Size = cmp.Or(o.Size, min(runtime.GOMAXPROCS(0), maxSize))
+	if o.Program == nil {
+		// The file that was executed, whatever is in its place by now.
+		o.Program = []string{"/proc/self/exe", Argument}
+	}
+	return o
+}
+
+// Pool answers for one revision of a policy, in processes. It is safe for concurrent use.
+type Pool struct {
+	options  Options
+	digest   string
+	revision []byte
+	breaker  rego.Breaker
+	defines  []string // set before first is closed
+
+	lost chan struct{} // a process is missing
+	quit chan struct{}
+	done chan struct{} // everything has ended
+	all  sync.WaitGroup
+
+	mu       sync.Mutex
+	ready    []*process      // the last one to come is the first to go: its memory is warm
+	waiting  []chan *process // in order
+	live     map[*process]struct{}
+	closed   bool
+	replaced int64
+	trouble  error // of the last start, if it failed
+}
+
+// Load gives the policy tree in fsys to workers. It returns when one of them serves; a tree that does not load, and a host
+// on which workers cannot be confined, are errors.
+func Load(fsys fs.FS, o Options) (*Pool, error) {
+	data, err := rego.ReadData(fsys) // modules are not parsed in this process
+	if err != nil {
+		return nil, err
+	}
+	revision, err := pack(fsys)
+	if err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	p := &Pool{
+		options: o, digest: data.Digest, revision: revision, breaker: rego.Breaker{Limit: o.MaxOverruns},
+		lost: make(chan struct{}, o.Size+1), quit: make(chan struct{}), done: make(chan struct{}),
+		live: map[*process]struct{}{},
+	}
+	first := make(chan error, 1)
+	go p.keep(first)
+	if err := <-first; err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// keep starts the workers, and others in their places. It has a thread, which ends with it: that is what workers
+// follow, and threads of the runtime come and go.
+func (p *Pool) keep(first chan<- error) {
+	runtime.LockOSThread()
+	defer close(p.done)
+	defer p.all.Wait()
+	if err := p.start(); err != nil {
+		first <- err
+		return
+	}
+	first <- nil
+	for range p.options.Size { // and one, which is the spare
+		p.lost <- struct{}{}
+	}
+	for {
+		select {
+		case <-p.quit:
+			return
+		case <-p.lost:
+		}
+		w, err := p.spawn()
+		if err != nil {
+			p.later(err)
+			continue
+		}
+		p.all.Go(func() {
+			if err := p.prepare(w); err != nil {
+				p.later(err)
+			}
+		})
+	}
+}
+
+// start has the first worker serve, and learns from it what the revision defines.
+func (p *Pool) start() error {
+	w, err := p.spawn()
+	if err != nil {
+		return err
+	}
+	return p.prepare(w)
+}
+
+// spawn starts a process and sees to its end.
+func (p *Pool) spawn() (*process, error) {
+	w, err := spawn(p.options.Program)
+	if err != nil {
+		return nil, fmt.Errorf("policy worker: %w", err)
+	}
+	p.mu.Lock()
+	p.live[w] = struct{}{}
+	if p.closed {
+		w.kill()
+	}
+	p.mu.Unlock()
+	p.all.Go(func() {
+		w.wait()
+		p.mu.Lock()
+		delete(p.live, w)
+		if i := slices.Index(p.ready, w); i >= 0 { // it ended while nobody had it
+			p.ready = slices.Delete(p.ready, i, i+1)
+			w.close()
+			p.miss()
+		}
+		p.mu.Unlock()
+	})
+	return w, nil
+}
+
+// miss has a process replaced.
+func (p *Pool) miss() {
+	p.replaced++
+	p.lost <- struct{}{} // there is room for all that there can be
+}
+
+// prepare makes of a process a worker that waits.
+func (p *Pool) prepare(w *process) error {
+	r, err := w.prepare(context.Background(), p.options.Memory, p.revision)
+	if err == nil && r.Digest != p.digest {
+		err = fmt.Errorf("%w: it has read %q", errProtocol, r.Digest)
+	}
+	if err != nil {
+		err = p.ended(w, err)
+		w.close()
+		var no refusal
+		if errors.As(err, &no) {
+			return no
+		}
+		return fmt.Errorf("policy worker: %w", err)
+	}
+	p.mu.Lock()
+	p.trouble = nil
+	if p.defines == nil {
+		p.defines = append([]string{}, r.Defines...)
+	}
+	p.mu.Unlock()
+	p.give(w)
+	return nil
+}
+
+// ended kills a process that is of no use, and adds to an error how it ended.
+func (p *Pool) ended(w *process, err error) error {
+	w.kill()
+	<-w.ended
+	if errors.Is(err, errEnded) || errors.Is(err, errUnheard) {
+		return fmt.Errorf("%w: %v", err, w.state)
+	}
+	return err
+}
+
+// retryAfter is how long a start that failed is not tried again.
+const retryAfter = time.Second
+
+// later tries another start some time from now.
+func (p *Pool) later(err error) {
+	p.mu.Lock()
+	p.trouble = err
+	p.mu.Unlock()
+	p.all.Go(func() {
+		select {
+		case <-p.quit:
+		case <-time.After(retryAfter):
+			p.lost <- struct{}{}
+		}
+	})
+}
+
+// Digest names the revision.
+func (p *Pool) Digest() string { return p.digest }
+
+// Defines reports whether the policy has an entry point.
+func (p *Pool) Defines(ref string) bool { return slices.Contains(p.defines, ref) }
+
+// Quarantined reports whether the revision was late, or ended its worker, so often that it is not asked any more.
+func (p *Pool) Quarantined() bool { return p.breaker.Open() }
+
+// State is what there is of a pool.
+type State struct {
+	Ready    int   // workers that wait
+	PIDs     []int // of all
+	Replaced int64 // workers that were killed, or ended
+	Trouble  error // why the last start failed; nil since one succeeded
+}
+
+// State returns what there is now.
+func (p *Pool) State() State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := State{Ready: len(p.ready), Replaced: p.replaced, Trouble: p.trouble}
+	for w := range p.live {
+		s.PIDs = append(s.PIDs, w.os.Pid)
+	}
+	slices.Sort(s.PIDs)
+	return s
+}
+
+// Decide asks the policy. It returns within the deadline of the entry point and as long again, when no worker was free.
+func (p *Pool) Decide(ctx context.Context, ref string, in rego.Input) rego.Decision {
+	return rego.Decide(ref, p.digest, p.options.MaxInput, in, func(canonical []byte) rego.Answer {
+		if !p.Defines(ref) {
+			return rego.Undefined(ref)
+		}
+		if p.breaker.Open() {
+			return p.breaker.Refusal(p.digest)
+		}
+		return p.ask(ctx, ref, canonical, in.NowNS)
+	})
+}
+
+// ask finds a worker and has it answer. Nothing is asked twice that may have been heard: what ended one worker would end the next.
+func (p *Pool) ask(ctx context.Context, ref string, canonical []byte, nowNS int64) rego.Answer {
+	within := bounds{wall: p.options.DeadlineOf(ref), cpu: p.options.CPU}
+	for {
+		w, err := p.take(ctx, within.wall)
+		if err != nil {
+			return rego.Failed(api.CodePolicyWorker, "%v", err)
+		}
+		a, err := w.ask(ctx, ref, canonical, nowNS, within)
+		if err == nil {
+			p.breaker.Punctual()
+			p.give(w)
+			return a
+		}
+		p.drop(w)
+		switch {
+		case errors.Is(err, errUnheard): // it had ended while it waited
+			continue
+		case ctx.Err() != nil:
+			return rego.Failed(api.CodePolicyError, "%v", context.Cause(ctx))
+		case errors.Is(err, errLate):
+			p.breaker.Late()
+			return rego.Failed(api.CodePolicyTimeout, "%v", err)
+		default:
+			p.breaker.Late()
+			return rego.Failed(api.CodePolicyWorker, "the worker was given up: %v", err)
+		}
+	}
+}
+
+// drop ends a worker that is nobody's any more.
+func (p *Pool) drop(w *process) {
+	w.kill()
+	w.close()
+	p.mu.Lock()
+	p.miss()
+	p.mu.Unlock()
+}
+
+var errClosed = errors.New("the pool is closed")
+
+// take returns a worker that waits, or the next that does.
+func (p *Pool) take(ctx context.Context, within time.Duration) (*process, error) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, errClosed
+	}
+	if n := len(p.ready); n > 0 {
+		w := p.ready[n-1]
+		p.ready = p.ready[:n-1]
+		p.mu.Unlock()
+		return w, nil
+	}
+	turn := make(chan *process, 1)
+	p.waiting = append(p.waiting, turn)
+	p.mu.Unlock()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	err := errClosed
+	select {
+	case w := <-turn:
+		if w != nil {
+			return w, nil
+		}
+	case <-timer.C:
+		err = fmt.Errorf("no worker was free within %v", within)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.waiting, turn); i >= 0 {
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+		if p.trouble != nil {
+			err = fmt.Errorf("%w; none can be started: %v", err, p.trouble)
+		}
+		return nil, err
+	}
+	if w := <-turn; w != nil { // it came at the last moment
+		return w, nil
+	}
+	return nil, err
+}
+
+// give hands a worker to who has waited longest, or has it wait.
+func (p *Pool) give(w *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-w.ended:
+		w.close()
+		p.miss()
+		return
+	default:
+	}
+	if len(p.waiting) > 0 {
+		p.waiting[0] <- w
+		p.waiting = slices.Delete(p.waiting, 0, 1)
+		return
+	}
+	p.ready = append(p.ready, w)
+}
+
+// Close ends the workers and returns when they have ended. Whoever still waits for a decision is denied.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	if !p.closed {
+		p.closed = true
+		close(p.quit)
+		for w := range p.live {
+			w.kill()
+		}
+		for _, turn := range p.waiting {
+			turn <- nil
+		}
+		p.waiting = nil
+	}
+	p.mu.Unlock()
+	<-p.done
+}
