@@ -114,26 +114,36 @@ reasons contains "the list of what needs leave is malformed" if {
 
 reason(rule) := object.get(rule, "reason", "policy wants somebody's leave")
 
+# METADATA
+# title: Each list is one
 malformed contains name if {
 	some name in ["exec", "mounts", "networks", "operations"]
 	not list(name)
 }
 
+# METADATA
+# title: A command of the list has words
 malformed contains ["exec", i] if {
 	some i, rule in data.approval.exec
 	not names_words(rule)
 }
 
+# METADATA
+# title: A mount of the list has an absolute host path
 malformed contains ["mounts", i] if {
 	some i, rule in data.approval.mounts
 	not names_path(rule)
 }
 
+# METADATA
+# title: A network of the list has a mode
 malformed contains ["networks", i] if {
 	some i, rule in data.approval.networks
 	not names_mode(rule)
 }
 
+# METADATA
+# title: An operation of the list has a name
 malformed contains ["operations", i] if {
 	some i, rule in data.approval.operations
 	not names_operation(rule)
