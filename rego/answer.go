@@ -13,6 +13,7 @@ import (
 type Answer struct {
 	Result  []byte   // JSON
 	Rules   []string // that were evaluated
+	Labels  []string // of their METADATA
 	Code    api.Code // "" beside a result
 	Subject string
 	Message string
@@ -48,7 +49,7 @@ func Decide(ref, digest string, maxInput int, in Input, evaluate func(canonical 
 		return d.refuse(api.CodePolicyInputTooLarge, "", "the request is %d bytes as policy input, at most %d are judged", len(canonical), maxInput)
 	}
 	a := evaluate(canonical)
-	d.Policy.Rules = a.Rules
+	d.Policy.Rules, d.Policy.Labels = a.Rules, a.Labels
 	if a.Code != "" {
 		return d.refuse(a.Code, a.Subject, "%s", a.Message)
 	}

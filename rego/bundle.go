@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -241,6 +242,28 @@ func (b *Bundle) titles() map[string]string {
 		}
 	}
 	return titles
+}
+
+// labels are the labels that METADATA gives to the rules that speak for a decision, those of their packages included, by their names:
+// "name=value". The tracker would report them itself, and write them as JSON each time a rule is evaluated.
+func (b *Bundle) labels() (map[string][]string, error) {
+	set, errs := ast.BuildAnnotationSet(slices.Collect(maps.Values(b.Modules)))
+	if len(errs) > 0 {
+		return nil, sourceError(errs)
+	}
+	all := map[string][]string{}
+	for _, m := range b.Modules {
+		for _, r := range m.Rules {
+			if !speaks(r) {
+				continue
+			}
+			labels, _ := set.MergedLabels(r)
+			for _, name := range slices.Sorted(maps.Keys(labels)) {
+				all[ruleName(r)] = append(all[ruleName(r)], fmt.Sprintf("%s=%v", name, labels[name]))
+			}
+		}
+	}
+	return all, nil
 }
 
 // ruleName is how records name a rule: "file:line package.rule".

@@ -29,6 +29,7 @@ const (
 
 	Workspace = "data.stockade.workspace.decision"
 	Approval  = "data.stockade.approval.decision"
+	FS        = "data.stockade.fs.decision"
 )
 
 // entrypoint is one question, what its answer may hold, and how long it may take. The
@@ -53,6 +54,7 @@ var entrypoints = []entrypoint{
 	{ref: Read, since: 1, about: []string{"session", "process"}, deadline: 250 * time.Millisecond},
 	{ref: Workspace, since: 2, about: []string{"session"}, waits: true, deadline: 250 * time.Millisecond},
 	{ref: Approval, since: 2, about: []string{"approval"}, deadline: 250 * time.Millisecond},
+	{ref: FS, since: 3, about: []string{"session", "file"}, deadline: 250 * time.Millisecond},
 }
 
 func entrypointOf(ref string) (entrypoint, bool) {
@@ -180,6 +182,7 @@ type Engine struct {
 type query struct {
 	entrypoint
 	prepared opa.PreparedEvalQuery
+	labels   map[string][]string // of METADATA, by name of the rule
 }
 
 // Load reads, compiles and prepares the policy tree in fsys. A tree that does not
@@ -196,11 +199,18 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 	if err := b.keeps(compiler); err != nil {
 		return nil, err
 	}
+	labels, err := b.labels()
+	if err != nil {
+		return nil, err
+	}
 	opts = opts.WithDefaults()
 	ctx := context.Background()
 	txn, err := store.NewTransaction(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("policy data: %w", err)
+	}
+	if err := faultless(compiler, store, txn); err != nil {
+		return nil, err
 	}
 	e := &Engine{opts: opts, digest: b.Digest, compiler: compiler, store: store, txn: txn, titles: b.titles(), queries: map[string]query{}, idle: make(chan chan<- job, runtime.GOMAXPROCS(0)), breaker: Breaker{Limit: opts.MaxOverruns}}
 	var errs []error
@@ -223,7 +233,7 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 			errs = append(errs, fmt.Errorf("entry point %s: %w", ep.ref, err))
 			continue
 		}
-		e.queries[ep.ref] = query{ep, prepared}
+		e.queries[ep.ref] = query{ep, prepared, labels}
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -407,6 +417,7 @@ func (j job) run() (a Answer) {
 		}
 	}
 	a.Rules = ruleNames(tracker.Labels)
+	a.Labels = labelsOf(a.Rules, j.labels)
 	return a
 }
 
@@ -424,4 +435,14 @@ func ruleNames(labels []map[string]any) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// labelsOf are the labels of rules, each once.
+func labelsOf(rules []string, labels map[string][]string) []string {
+	var all []string
+	for _, name := range rules {
+		all = append(all, labels[name]...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }

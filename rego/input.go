@@ -15,6 +15,7 @@ type Input struct {
 	Session  *Session        `json:"session,omitzero"`  // of an operation in one; absent for an open, blobs and lists
 	Process  *Process        `json:"process,omitzero"`  // of an operation on one execution; absent otherwise
 	Approval *Waiting        `json:"approval,omitzero"` // of an operation on what waits for leave; absent otherwise
+	File     *File           `json:"file,omitzero"`     // of a file tool, which no operation of this version is
 	Facts    Facts           `json:"facts"`
 	Ceiling  sandbox.Ceiling `json:"ceiling"`
 	NowNS    int64           `json:"now_ns"`
@@ -77,6 +78,25 @@ func WaitingOf(a api.Approval) *Waiting {
 		AskedAtNS:  a.AskedAtNS,
 		DeadlineNS: a.DeadlineNS,
 	}
+}
+
+// File is what a file tool is about to do, in the words of the grant's fs. What it names has been looked
+// at inside, so paths are facts here as they are elsewhere.
+type File struct {
+	Op           string     `json:"op"`             // read, write, edit, patch, search, list or stat (C20)
+	Paths        []FilePath `json:"paths"`          // all that it reads, makes, changes, moves or removes (R114)
+	Bytes        int64      `json:"bytes,omitzero"` // of new content, or of a patch
+	PatchFormat  string     `json:"patch_format,omitempty"`
+	ChangedFiles int64      `json:"changed_files,omitzero"` // by a patch
+	Replacements int64      `json:"replacements,omitzero"`  // by an edit
+}
+
+// FilePath is a path inside that a file tool names.
+type FilePath struct {
+	Path     string `json:"path"`
+	Resolved string `json:"resolved"`              // after symbolic links; of what is made, its directory's and its name
+	Link     bool   `json:"through_link,omitzero"` // a symbolic link is on the way
+	Write    bool   `json:"write,omitzero"`        // it is made, changed, moved or removed
 }
 
 // ProcessOf is the part of an execution's record that policy judges.

@@ -4,16 +4,19 @@
 #   Who may see what waits for leave, and decide about it. The supervisor shows a principal its own requests and
 #   those for which it was named as an approver; these rules say who may look and decide at all.
 #   Who gives leave to his own request is refused by the supervisor too, unless the request's policy said allow_own.
+# labels: {concern: approval}
 package stockade.approval
 
 import data.stockade.principals
 
 # METADATA
 # title: No answer is a denial
+# labels: {concern: approval}
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "approval", "message": "no rule of the policy applies"}]}
 
 # METADATA
 # title: Nothing speaks against it, and what it is about is there
+# labels: {concern: approval}
 decision := {"allow": true, "deny": [], "warn": []} if {
 	count(deny) == 0
 	present
@@ -21,12 +24,14 @@ decision := {"allow": true, "deny": [], "warn": []} if {
 
 # METADATA
 # title: Something speaks against it
+# labels: {concern: approval}
 decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
 
 op := object.get(input, ["request", "op"], "")
 
 # METADATA
 # title: The operations on one approval
+# labels: {concern: approval}
 on_one := {"host.approval.get", "host.approval.approve", "host.approval.deny"}
 
 present if op == "host.approval.list"
@@ -38,6 +43,7 @@ present if {
 
 # METADATA
 # title: Only the operations that this package is about
+# labels: {concern: approval}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "operation",
@@ -49,6 +55,7 @@ deny contains {
 
 # METADATA
 # title: What the operation is about is there
+# labels: {concern: approval}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "object",
@@ -60,6 +67,7 @@ deny contains {
 # METADATA
 # title: Another's request is for the approvers
 # description: data.principals lists them as approvers; administrators are approvers too.
+# labels: {concern: approval}
 deny contains {
 	"code": "approver_not_allowed",
 	"subject": "principal",
@@ -73,6 +81,7 @@ deny contains {
 # METADATA
 # title: Four eyes
 # description: Who asks takes his request back, and does not give himself leave; an administrator does.
+# labels: {concern: approval}
 deny contains {
 	"code": "approval_own_request",
 	"subject": "principal",

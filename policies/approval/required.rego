@@ -2,7 +2,8 @@
 # title: What needs somebody's leave
 # description: |
 #   data.approval lists it; shipped, the lists are empty. The operation is allowed all the same, or it would be denied:
-#   leave adds nothing to a grant. A list that cannot be read makes everything need leave.
+#   leave adds nothing to a grant.
+# labels: {concern: approval}
 package stockade.approval.required
 
 import data.stockade.paths
@@ -10,12 +11,14 @@ import data.stockade.principals
 
 # METADATA
 # title: The operation needs nobody's leave
+# labels: {concern: approval}
 default obligations := {}
 
 # METADATA
 # title: The operation waits for leave
 # description: |
 #   Four eyes: who asks is not who gives leave, unless he administers the supervisor.
+# labels: {concern: approval}
 obligations := {"require_approval": {
 	"reason": substring(concat("; ", reasons), 0, 500),
 	"timeout_ns": data.approval.timeout_ns,
@@ -29,6 +32,7 @@ obligations := {"require_approval": {
 # METADATA
 # title: Nothing is listed
 # description: As shipped; each decision asks this, and looks no further.
+# labels: {concern: approval}
 idle if {
 	object.remove(data.approval, ["timeout_ns"]) == {"exec": [], "mounts": [], "networks": [], "operations": []}
 }
@@ -43,6 +47,7 @@ own if principals.administrator
 #   argv is compared word by word; "*" is any word, and a first word without a slash is the
 #   name of the program wherever it is. It is a question asked in time, not a wall: what a session can reach
 #   is what it was granted.
+# labels: {concern: approval}
 reasons contains reason(rule) if {
 	some rule in data.approval.exec
 	begins_like(rule)
@@ -72,6 +77,7 @@ in_profile(rule) if input.session.profile in rule.profiles
 # METADATA
 # title: A mount of a host directory of the list
 # description: What the path led to is compared. Without modes, every mode needs leave.
+# labels: {concern: approval}
 reasons contains reason(rule) if {
 	some rule in data.approval.mounts
 	some mount in input.request.open.target.local.mounts
@@ -81,6 +87,7 @@ reasons contains reason(rule) if {
 
 # METADATA
 # title: A mount that a directory of the list lies below
+# labels: {concern: approval}
 reasons contains reason(rule) if {
 	some rule in data.approval.mounts
 	some mount in input.request.open.target.local.mounts
@@ -94,6 +101,7 @@ in_modes(rule, mode) if mode in rule.modes
 
 # METADATA
 # title: A network of a mode of the list
+# labels: {concern: approval}
 reasons contains reason(rule) if {
 	some rule in data.approval.networks
 	input.request.open.target.local.network_mode == rule.mode
@@ -101,66 +109,10 @@ reasons contains reason(rule) if {
 
 # METADATA
 # title: An operation of the list, whatever it is on
+# labels: {concern: approval}
 reasons contains reason(rule) if {
 	some rule in data.approval.operations
 	input.request.op == rule.op
 }
 
-# METADATA
-# title: A list that cannot be read
-reasons contains "the list of what needs leave is malformed" if {
-	count(malformed) > 0
-}
-
 reason(rule) := object.get(rule, "reason", "policy wants somebody's leave")
-
-# METADATA
-# title: Each list is one
-malformed contains name if {
-	some name in ["exec", "mounts", "networks", "operations"]
-	not list(name)
-}
-
-# METADATA
-# title: A command of the list has words
-malformed contains ["exec", i] if {
-	some i, rule in data.approval.exec
-	not names_words(rule)
-}
-
-# METADATA
-# title: A mount of the list has an absolute host path
-malformed contains ["mounts", i] if {
-	some i, rule in data.approval.mounts
-	not names_path(rule)
-}
-
-# METADATA
-# title: A network of the list has a mode
-malformed contains ["networks", i] if {
-	some i, rule in data.approval.networks
-	not names_mode(rule)
-}
-
-# METADATA
-# title: An operation of the list has a name
-malformed contains ["operations", i] if {
-	some i, rule in data.approval.operations
-	not names_operation(rule)
-}
-
-list(name) if is_array(data.approval[name])
-
-names_words(rule) if {
-	is_array(rule.argv)
-	count(rule.argv) > 0
-	every word in rule.argv {
-		is_string(word)
-	}
-}
-
-names_path(rule) if startswith(rule.host_path, "/")
-
-names_mode(rule) if is_string(rule.mode)
-
-names_operation(rule) if is_string(rule.op)

@@ -1,5 +1,6 @@
 package stockade.approval.required_test
 
+import data.stockade
 import data.stockade.approval.required
 import data.stockade.exec
 
@@ -67,19 +68,32 @@ test_a_network if reasons(open("/srv/production", "rw", "full")) == {"it reaches
 
 test_an_operation if reasons({"request": {"op": "host.workspace.commit"}}) == {"it is for good"}
 
-test_a_list_that_cannot_be_read_needs_leave if {
+test_the_lists_are_looked_through if {
 	every change in [
 		{"op": "replace", "path": "/exec/0", "value": {"args": ["git"]}},
 		{"op": "replace", "path": "/exec/0", "value": {"argv": []}},
+		{"op": "replace", "path": "/exec/0", "value": {"argv": ["git"], "profiles": ["work"]}},
 		{"op": "replace", "path": "/exec", "value": {"git": "push"}},
 		{"op": "remove", "path": "/exec"},
+		{"op": "remove", "path": "/timeout_ns"},
+		{"op": "replace", "path": "/timeout_ns", "value": 0},
 		{"op": "replace", "path": "/mounts/0", "value": {"path": "/srv"}},
+		{"op": "replace", "path": "/mounts/0", "value": {"host_path": "srv"}},
+		{"op": "replace", "path": "/mounts/0", "value": {"host_path": "/srv", "modes": ["write"]}},
 		{"op": "replace", "path": "/networks/0", "value": "full"},
 		{"op": "replace", "path": "/operations/0", "value": {}},
+		{"op": "add", "path": "/operation", "value": []},
 	] {
-		"the list of what needs leave is malformed" in required.reasons with input as command(["true"])
-			with data.approval as json.patch(lists, [change])
+		found := stockade.faults with data.approval as json.patch(lists, [change])
+		count(found) > 0
 	}
+	fine := stockade.faults with data.approval as lists
+	count(fine) == 0
+}
+
+test_approvers_are_looked_through if {
+	found := stockade.faults with data.principals.approvers as ["root"]
+	found == {"principals.approvers is no list of ids"}
 }
 
 test_it_is_an_obligation_of_the_decision if {

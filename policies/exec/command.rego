@@ -1,9 +1,11 @@
 package stockade.exec
 
+import data.stockade.env as names
 import data.stockade.paths
 
 # METADATA
 # title: The number of arguments
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "argv_limit_exceeded",
 	"subject": "argv",
@@ -15,6 +17,7 @@ deny contains {
 # METADATA
 # title: The length of one argument
 # description: max_arg_bytes counts bytes; count of a string counts characters, of which UTF-8 makes up to four bytes.
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "arg_length_exceeded",
 	"subject": sprintf("argv:%d", [i]),
@@ -27,6 +30,7 @@ deny contains {
 
 # METADATA
 # title: The working directory is below a granted prefix and does not climb
+# labels: {concern: command, requirement: R095}
 deny contains {
 	"code": "cwd_not_allowed",
 	"subject": sprintf("cwd:%s", [cwd]),
@@ -55,6 +59,7 @@ below_granted(path) if paths.inside(path, paths.dirs(input.session.grant.exec.cw
 
 # METADATA
 # title: The number of variables in a patch
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "env_patch_limit_exceeded",
 	"subject": "env_patch",
@@ -65,6 +70,7 @@ deny contains {
 
 # METADATA
 # title: The names in a patch
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "env_var_not_allowed",
 	"subject": sprintf("env:%s", [name]),
@@ -86,13 +92,7 @@ env_granted(name, value) if input.session.grant.env.set[name] == value
 
 named(_) if not input.session.grant.env.allow
 
-named(name) if name in input.session.grant.env.allow
-
-named(name) if {
-	some pattern in input.session.grant.env.allow
-	endswith(pattern, "*")
-	startswith(name, trim_suffix(pattern, "*"))
-}
+named(name) if names.among(name, input.session.grant.env.allow)
 
 default env_reason(_) := "the name is not among those that are granted"
 
@@ -100,6 +100,7 @@ env_reason(name) := sprintf("policy set it to %s when the session was opened", [
 
 # METADATA
 # title: The output mode
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "output_mode_not_allowed",
 	"subject": sprintf("output_mode:%s", [mode]),
@@ -112,6 +113,7 @@ deny contains {
 
 # METADATA
 # title: The paths that come back as artifacts
+# labels: {concern: command, requirement: R095}
 deny contains {
 	"code": "output_not_allowed",
 	"subject": sprintf("output:%s", [path]),

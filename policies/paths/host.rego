@@ -3,6 +3,7 @@
 # description: |
 #   Judged is never the path as asked but what it led to, as the runner resolved it
 #   under the caller's own identity (facts.sources).
+# labels: {concern: paths}
 package stockade.paths.host
 
 import data.stockade.paths

@@ -1,6 +1,42 @@
 # METADATA
-# title: Questions about who asks
+# title: Who asks
+# description: |
+#   By the kernel's word for the peer of the socket and by nothing else: what a caller says of itself, its scope and its
+#   labels, is in no rule of this package (R090).
+# labels: {concern: principal}
 package stockade.principals
+
+# METADATA
+# title: What is said of this caller
+# description: The entry of its uid, else of its first gid, else the default. Exactly one applies; none is merged with another.
+entry := data.principals.uid[uid] if {
+	data.principals.uid[uid]
+} else := data.principals.gid[gid] if {
+	data.principals.gid[gid]
+} else := data.principals["default"] if {
+	is_number(input.request.principal.uid)
+}
+
+uid := sprintf("%d", [input.request.principal.uid])
+
+gid := sprintf("%d", [input.request.principal.gid])
+
+# METADATA
+# title: The tenant that the caller belongs to
+# description: An entry that names a tenant which is not there is refused by open/profile.rego; nothing is left out.
+tenant := data.tenants[entry.tenant]
+
+# METADATA
+# title: The profiles that the caller may use
+may_use(name) if {
+	name in entry.profiles
+	not elsewhere(name)
+}
+
+elsewhere(name) if {
+	tenant.profiles
+	not name in tenant.profiles
+}
 
 # METADATA
 # title: The caller runs the supervisor, and not only sessions in it

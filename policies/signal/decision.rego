@@ -6,6 +6,7 @@
 #   the caller's own, so these rules see no other's; they say so all the same.
 #   input.process is the execution, input.session its session. A rule of your own in this
 #   package can deny by input.process.labels, for example.
+# labels: {concern: signal}
 package stockade.signal
 
 import data.stockade.approval.required
@@ -13,10 +14,12 @@ import data.stockade.principals
 
 # METADATA
 # title: No answer is a denial
+# labels: {concern: decision}
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "signal", "message": "no rule of the policy applies"}]}
 
 # METADATA
 # title: Nothing speaks against it, and what it is about is there
+# labels: {concern: decision}
 decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
 	count(deny) == 0
 	present
@@ -24,6 +27,7 @@ decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obli
 
 # METADATA
 # title: Something speaks against it
+# labels: {concern: decision}
 decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
 
 op := object.get(input, ["request", "op"], "")
@@ -89,6 +93,7 @@ present if {
 
 # METADATA
 # title: Only the operations that this package is about
+# labels: {concern: signal, requirement: R081}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "operation",
@@ -105,6 +110,7 @@ served if op in on_more
 
 # METADATA
 # title: What the operation is about is there
+# labels: {concern: signal, requirement: R081}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "object",
@@ -115,6 +121,7 @@ deny contains {
 
 # METADATA
 # title: The session is the caller's own
+# labels: {concern: signal, requirement: R090}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "session",
@@ -137,6 +144,7 @@ own_session if input.session.principal.uid == input.request.principal.uid
 # description: |
 #   To close a session, to take a part of its network away, and to cancel or stop what runs in it,
 #   is always its owner's right, and needs no signal of the grant.
+# labels: {concern: signal, requirement: R075}
 deny contains {
 	"code": "signal_not_allowed",
 	"subject": sprintf("signal:%s", [signal]),
@@ -153,6 +161,7 @@ asked_signal := input.request.deliver.signal
 
 # METADATA
 # title: Only an administrator does what concerns everybody
+# labels: {concern: signal, requirement: R090}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "principal",

@@ -41,7 +41,7 @@ const (
 	maxRevision = 72 << 20 // bytes of a packed revision
 	maxReply    = 4 << 20  // of a frame from a worker
 	maxText     = 4 << 10  // of a subject, a message or a name
-	maxRules    = 4 << 10  // that one answer names
+	maxRules    = 4 << 10  // that one answer names, and as many labels
 )
 
 // errProtocol is what a worker says that is none of the above.
@@ -103,10 +103,12 @@ func appendAnswer(b []byte, number uint64, a rego.Answer) []byte {
 	b = appendText(b, string(a.Code))
 	b = appendText(b, a.Subject)
 	b = appendText(b, a.Message)
-	rules := a.Rules[:min(len(a.Rules), maxRules)]
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(rules)))
-	for _, name := range rules {
-		b = appendText(b, name)
+	for _, list := range [][]string{a.Rules, a.Labels} {
+		list = list[:min(len(list), maxRules)]
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(list)))
+		for _, name := range list {
+			b = appendText(b, name)
+		}
 	}
 	return append(b, a.Result...)
 }
@@ -118,13 +120,15 @@ func parseAnswer(body []byte, number uint64) (a rego.Answer, err error) {
 		return a, fmt.Errorf("%w: an answer to another question", errProtocol)
 	}
 	a.Code, a.Subject, a.Message = api.Code(r.text()), r.text(), r.text()
-	n := r.uint16()
-	if n > maxRules {
-		return a, errProtocol
-	}
-	for range n {
-		if name := r.text(); r.ok {
-			a.Rules = append(a.Rules, name)
+	for _, list := range []*[]string{&a.Rules, &a.Labels} {
+		n := r.uint16()
+		if n > maxRules {
+			return a, errProtocol
+		}
+		for range n {
+			if name := r.text(); r.ok {
+				*list = append(*list, name)
+			}
 		}
 	}
 	if !r.ok || !slices.Contains(codes, a.Code) {

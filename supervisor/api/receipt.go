@@ -54,6 +54,7 @@ type PolicyRef struct {
 	Revision   int64    `json:"revision,omitzero"` // number of the bundle, if it has one
 	Entrypoint string   `json:"entrypoint"`        // e.g. data.stockade.open.decision
 	Rules      []string `json:"rules,omitempty"`   // rules that were evaluated to a value: "file:line package.rule"
+	Labels     []string `json:"labels,omitempty"`  // of the METADATA of these rules and their packages: "name=value"
 }
 
 // Clamp says that a request-level limit was lowered (C17).
