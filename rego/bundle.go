@@ -152,6 +152,15 @@ func (b *Bundle) addData(name string, text []byte) error {
 	return nil
 }
 
+// Member is a member of the top of the data as JSON; nil when there is none.
+func (b *Bundle) Member(name string) []byte {
+	t := b.Data.Get(ast.StringTerm(name))
+	if t == nil {
+		return nil
+	}
+	return plain(t)
+}
+
 // ruleLabel marks, in the annotations of a rule, where the rule stands.
 const ruleLabel = "stockade.rule"
 

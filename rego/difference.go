@@ -44,8 +44,13 @@ func shown(v jsontext.Value) string {
 	if len(v) == 0 || v.Kind() == 'n' {
 		return "none"
 	}
+	if len(v) > shownBytes {
+		return strings.ToValidUTF8(string(v[:shownBytes]), "") + "…"
+	}
 	return string(v)
 }
+
+const shownBytes = 160
 
 // IsWider reports whether any difference lets a session do more.
 func IsWider(differences []Difference) bool {

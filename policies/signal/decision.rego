@@ -140,6 +140,19 @@ in_session if input.request.stop.session_id
 own_session if input.session.principal.uid == input.request.principal.uid
 
 # METADATA
+# title: What goes on by it ends with the grant
+# description: To end something is always right.
+# labels: {concern: expiry, requirement: R109}
+deny contains {
+	"code": "expired",
+	"subject": "grant",
+	"message": "the grant of the session has ended",
+} if {
+	input.session.grant.expires_at_ns <= input.now_ns
+	op in {"host.process.input", "host.process.modify", "host.process.resume", "host.session.resume"}
+}
+
+# METADATA
 # title: The signal is one of the grant's
 # description: |
 #   To close a session, to take a part of its network away, and to cancel or stop what runs in it,

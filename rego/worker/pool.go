@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -63,8 +64,9 @@ type Pool struct {
 	all  sync.WaitGroup
 
 	mu       sync.Mutex
-	ready    []*process      // the last one to come is the first to go: its memory is warm
-	waiting  []chan *process // in order
+	ready    []*process // the last one to come is the first to go: its memory is warm
+	waiting  []turn     // in order
+	culprits map[uint32]time.Time
 	live     map[*process]struct{}
 	closed   bool
 	replaced int64
@@ -86,7 +88,7 @@ func Load(fsys fs.FS, o Options) (*Pool, error) {
 	p := &Pool{
 		options: o, digest: data.Digest, revision: revision, breaker: rego.Breaker{Limit: o.MaxOverruns},
 		lost: make(chan struct{}, o.Size+1), quit: make(chan struct{}), done: make(chan struct{}),
-		live: map[*process]struct{}{},
+		live: map[*process]struct{}{}, culprits: map[uint32]time.Time{},
 	}
 	first := make(chan error, 1)
 	go p.keep(first)
@@ -95,6 +97,44 @@ func Load(fsys fs.FS, o Options) (*Pool, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// Test runs the tests that the policy tree in fsys brings along, in a worker of their own: they are its author's
+// programs as its rules are. It fails when one of them does, and when they take longer than half a minute.
+func Test(ctx context.Context, fsys fs.FS, o Options) error {
+	revision, err := pack(fsys)
+	if err != nil {
+		return err
+	}
+	o = o.withDefaults()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // the worker follows the thread that starts it
+		done <- test(ctx, revision, o)
+	}()
+	return <-done
+}
+
+func test(ctx context.Context, revision []byte, o Options) error {
+	w, err := spawn(o.Program)
+	if err != nil {
+		return fmt.Errorf("policy worker: %w", err)
+	}
+	go w.wait()
+	defer w.close()
+	_, err = w.prepare(ctx, o.Memory, true, revision)
+	w.kill()
+	<-w.ended
+	var no refusal
+	switch {
+	case errors.As(err, &no):
+		return no
+	case errors.Is(err, errLate):
+		return fmt.Errorf("its tests take longer than %v", startWithin)
+	case err != nil:
+		return fmt.Errorf("its tests: %w: %v", err, w.state)
+	}
+	return nil
 }
 
 // keep starts the workers, and others in their places. It has a thread, which ends with it: that is what workers
@@ -173,7 +213,7 @@ func (p *Pool) miss() {
 
 // prepare makes of a process a worker that waits.
 func (p *Pool) prepare(w *process) error {
-	r, err := w.prepare(context.Background(), p.options.Memory, p.revision)
+	r, err := w.prepare(context.Background(), p.options.Memory, false, p.revision)
 	if err == nil && r.Digest != p.digest {
 		err = fmt.Errorf("%w: it has read %q", errProtocol, r.Digest)
 	}
@@ -252,7 +292,11 @@ func (p *Pool) State() State {
 	return s
 }
 
-// Decide asks the policy. It returns within the deadline of the entry point and as long again, when no worker was free.
+// patience is how long a question waits for a worker, beside the deadline of its evaluation: who asks must not be denied
+// because others had workers killed and the machine is slow to start new ones.
+const patience = 2 * time.Second
+
+// Decide asks the policy. It returns within the deadline of the entry point and, when no worker is free, a while.
 func (p *Pool) Decide(ctx context.Context, ref string, in rego.Input) rego.Decision {
 	return rego.Decide(ref, p.digest, p.options.MaxInput, in, func(canonical []byte) rego.Answer {
 		if !p.Defines(ref) {
@@ -261,19 +305,23 @@ func (p *Pool) Decide(ctx context.Context, ref string, in rego.Input) rego.Decis
 		if p.breaker.Open() {
 			return p.breaker.Refusal(p.digest)
 		}
-		return p.ask(ctx, ref, canonical, in.NowNS)
+		return p.ask(ctx, ref, canonical, in)
 	})
 }
 
 // ask finds a worker and has it answer. Nothing is asked twice that may have been heard: what ended one worker would end the next.
-func (p *Pool) ask(ctx context.Context, ref string, canonical []byte, nowNS int64) rego.Answer {
+func (p *Pool) ask(ctx context.Context, ref string, canonical []byte, in rego.Input) rego.Answer {
 	within := bounds{wall: p.options.DeadlineOf(ref), cpu: p.options.CPU}
+	var caller uint32
+	if in.Request != nil {
+		caller = in.Request.Principal.UID
+	}
 	for {
-		w, err := p.take(ctx, within.wall)
+		w, err := p.take(ctx, caller, patience)
 		if err != nil {
 			return rego.Failed(api.CodePolicyWorker, "%v", err)
 		}
-		a, err := w.ask(ctx, ref, canonical, nowNS, within)
+		a, err := w.ask(ctx, ref, canonical, in.NowNS, within)
 		if err == nil {
 			p.breaker.Punctual()
 			p.give(w)
@@ -285,13 +333,13 @@ func (p *Pool) ask(ctx context.Context, ref string, canonical []byte, nowNS int6
 			continue
 		case ctx.Err() != nil:
 			return rego.Failed(api.CodePolicyError, "%v", context.Cause(ctx))
-		case errors.Is(err, errLate):
-			p.breaker.Late()
-			return rego.Failed(api.CodePolicyTimeout, "%v", err)
-		default:
-			p.breaker.Late()
-			return rego.Failed(api.CodePolicyWorker, "the worker was given up: %v", err)
 		}
+		p.breaker.Late()
+		p.blame(caller)
+		if errors.Is(err, errLate) {
+			return rego.Failed(api.CodePolicyTimeout, "%v", err)
+		}
+		return rego.Failed(api.CodePolicyWorker, "the worker was given up: %v", err)
 	}
 }
 
@@ -306,30 +354,56 @@ func (p *Pool) drop(w *process) {
 
 var errClosed = errors.New("the pool is closed")
 
+// blameFor is how long a uid that had a worker end does not get the last that waits: asking for what ends workers, faster than
+// they can be started, must not leave others without.
+const blameFor = 10 * time.Second
+
+func (p *Pool) blame(uid uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(p.culprits, func(_ uint32, since time.Time) bool { return now.Sub(since) > blameFor })
+	p.culprits[uid] = now
+}
+
+// turn is somebody who waits for a worker.
+type turn struct {
+	given   chan *process // nil of a pool that is closed
+	culprit bool
+}
+
+// may reports whether it has its turn: there is a worker, and not the last one for a culprit.
+func (p *Pool) may(culprit bool) bool { return len(p.ready) > 1 || len(p.ready) == 1 && !culprit }
+
+func (p *Pool) pop() *process {
+	last := len(p.ready) - 1
+	w := p.ready[last]
+	p.ready = p.ready[:last]
+	return w
+}
+
 // take returns a worker that waits, or the next that does.
-func (p *Pool) take(ctx context.Context, within time.Duration) (*process, error) {
+func (p *Pool) take(ctx context.Context, uid uint32, within time.Duration) (*process, error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
 		return nil, errClosed
 	}
-	if n := len(p.ready); n > 0 {
-		w := p.ready[n-1]
-		p.ready = p.ready[:n-1]
-		p.mu.Unlock()
-		return w, nil
+	since, blamed := p.culprits[uid]
+	t := turn{culprit: blamed && time.Since(since) < blameFor}
+	if p.may(t.culprit) {
+		defer p.mu.Unlock()
+		return p.pop(), nil
 	}
-	turn := make(chan *process, 1)
-	p.waiting = append(p.waiting, turn)
+	t.given = make(chan *process, 1)
+	p.waiting = append(p.waiting, t)
 	p.mu.Unlock()
 	timer := time.NewTimer(within)
 	defer timer.Stop()
-	err := errClosed
+	var err error
 	select {
-	case w := <-turn:
-		if w != nil {
-			return w, nil
-		}
+	case w := <-t.given:
+		return taken(w)
 	case <-timer.C:
 		err = fmt.Errorf("no worker was free within %v", within)
 	case <-ctx.Done():
@@ -337,17 +411,21 @@ func (p *Pool) take(ctx context.Context, within time.Duration) (*process, error)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if i := slices.Index(p.waiting, turn); i >= 0 {
+	if i := slices.Index(p.waiting, t); i >= 0 {
 		p.waiting = slices.Delete(p.waiting, i, i+1)
 		if p.trouble != nil {
 			err = fmt.Errorf("%w; none can be started: %v", err, p.trouble)
 		}
 		return nil, err
 	}
-	if w := <-turn; w != nil { // it came at the last moment
-		return w, nil
+	return taken(<-t.given) // it came at the last moment
+}
+
+func taken(w *process) (*process, error) {
+	if w == nil {
+		return nil, errClosed
 	}
-	return nil, err
+	return w, nil
 }
 
 // give hands a worker to who has waited longest, or has it wait.
@@ -361,12 +439,11 @@ func (p *Pool) give(w *process) {
 		return
 	default:
 	}
-	if len(p.waiting) > 0 {
-		p.waiting[0] <- w
-		p.waiting = slices.Delete(p.waiting, 0, 1)
-		return
-	}
 	p.ready = append(p.ready, w)
+	if i := slices.IndexFunc(p.waiting, func(t turn) bool { return p.may(t.culprit) }); i >= 0 {
+		p.waiting[i].given <- p.pop()
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+	}
 }
 
 // Close ends the workers and returns when they have ended. Whoever still waits for a decision is denied.
@@ -378,8 +455,8 @@ func (p *Pool) Close() {
 		for w := range p.live {
 			w.kill()
 		}
-		for _, turn := range p.waiting {
-			turn <- nil
+		for _, t := range p.waiting {
+			t.given <- nil
 		}
 		p.waiting = nil
 	}
