@@ -448,10 +448,10 @@ func loadedLibraries(s *siege) {
 }
 
 // crash: the limit of a core is 1, at which the kernel hands a crash to no program either (a limit of 0
-// stops files only).
+// stops files only), and stays it.
 func crash(s *siege) {
 	session := s.session(nil)
-	r := shell(s.T, s.c, session, "cat /proc/self/limits | grep core; kill -SEGV $$")
+	r := shell(s.T, s.c, session, "ulimit -c 0; cat /proc/self/limits | grep core; kill -SEGV $$")
 	x := r.Payload.Exec
 	if f := strings.Fields(text(x.Stdout)); len(f) < 6 || f[4] != "1" || f[5] != "1" {
 		s.Errorf("limit of cores: %q", text(x.Stdout))

@@ -74,3 +74,14 @@ func readInput() rego.Input {
 	in.Request = &api.Request{Op: api.OpSessionList, Principal: in.Request.Principal, Facade: "http", Read: &api.Read{}}
 	return in
 }
+
+// A policy is loaded at a start, at a reload and whenever a worker is replaced.
+func BenchmarkLoad(b *testing.B) {
+	for b.Loop() {
+		e, err := rego.Load(policies.FS, rego.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		e.Close()
+	}
+}

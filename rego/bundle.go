@@ -7,11 +7,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
@@ -21,16 +24,22 @@ import (
 // dir/x.json is merged into the document data.dir; two files that set the same
 // member are an error.
 type Bundle struct {
-	Modules map[string]*ast.Module // what decides, by path
-	Tests   map[string]*ast.Module // *_test.rego, by path
-	Data    ast.Object
-	Digest  string // sha256:<hex> over the sorted paths and contents of modules and data; tests decide nothing
+	Modules    map[string]*ast.Module // what decides, by path
+	Tests      map[string]*ast.Module // *_test.rego, by path
+	Data       ast.Object
+	Digest     string // sha256:<hex> over the sorted paths and contents of modules and data; tests decide nothing
+	DataDigest string // the same over data alone
 }
 
 // ReadBundle reads every *.rego and *.json of fsys. Names that begin with a dot are left out.
-func ReadBundle(fsys fs.FS) (*Bundle, error) {
+func ReadBundle(fsys fs.FS) (*Bundle, error) { return readBundle(fsys, true) }
+
+// ReadData is ReadBundle without the modules: it digests them, and parses nothing of them.
+func ReadData(fsys fs.FS) (*Bundle, error) { return readBundle(fsys, false) }
+
+func readBundle(fsys fs.FS, parse bool) (*Bundle, error) {
 	b := &Bundle{Modules: map[string]*ast.Module{}, Tests: map[string]*ast.Module{}, Data: ast.NewObject()}
-	digest := sha256.New()
+	digest, dataDigest := sha256.New(), sha256.New()
 	var errs []error
 	// WalkDir goes in lexical order of path elements, so the digest does not depend on the host.
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -55,12 +64,13 @@ func ReadBundle(fsys fs.FS) (*Bundle, error) {
 		}
 		test := strings.HasSuffix(name, "_test.rego")
 		if !test {
-			fmt.Fprintf(digest, "%d %s %d\n", len(name), name, len(text))
-			digest.Write(text)
+			digestFile(digest, name, text)
 		}
 		switch {
 		case ext == ".json":
+			digestFile(dataDigest, name, text)
 			err = b.addData(name, text)
+		case !parse:
 		case test:
 			err = addModule(b.Tests, name, text)
 		default:
@@ -78,7 +88,29 @@ func ReadBundle(fsys fs.FS) (*Bundle, error) {
 		return nil, errors.Join(errs...)
 	}
 	b.Digest = "sha256:" + hex.EncodeToString(digest.Sum(nil))
+	b.DataDigest = "sha256:" + hex.EncodeToString(dataDigest.Sum(nil))
 	return b, nil
+}
+
+func digestFile(h hash.Hash, name string, text []byte) {
+	fmt.Fprintf(h, "%d %s %d\n", len(name), name, len(text))
+	h.Write(text)
+}
+
+// DataAt decodes the document data.NAME, strictly; found is false when there is none.
+func (b *Bundle) DataAt(name string, into any) (found bool, err error) {
+	t := b.Data.Get(ast.InternedTerm(name))
+	if t == nil {
+		return false, nil
+	}
+	text, err := appendJSON(nil, t.Value)
+	if err == nil {
+		err = json.Unmarshal(text, into, json.RejectUnknownMembers(true))
+	}
+	if err != nil {
+		return true, fmt.Errorf("data.%s: %w", name, err)
+	}
+	return true, nil
 }
 
 func addModule(into map[string]*ast.Module, name string, text []byte) error {
@@ -118,6 +150,15 @@ func (b *Bundle) addData(name string, text []byte) error {
 	}
 	b.Data = merged
 	return nil
+}
+
+// Member is a member of the top of the data as JSON; nil when there is none.
+func (b *Bundle) Member(name string) []byte {
+	t := b.Data.Get(ast.StringTerm(name))
+	if t == nil {
+		return nil
+	}
+	return plain(t)
 }
 
 // ruleLabel marks, in the annotations of a rule, where the rule stands.
@@ -210,6 +251,28 @@ func (b *Bundle) titles() map[string]string {
 		}
 	}
 	return titles
+}
+
+// labels are the labels that METADATA gives to the rules that speak for a decision, those of their packages included, by their names:
+// "name=value". The tracker would report them itself, and write them as JSON each time a rule is evaluated.
+func (b *Bundle) labels() (map[string][]string, error) {
+	set, errs := ast.BuildAnnotationSet(slices.Collect(maps.Values(b.Modules)))
+	if len(errs) > 0 {
+		return nil, sourceError(errs)
+	}
+	all := map[string][]string{}
+	for _, m := range b.Modules {
+		for _, r := range m.Rules {
+			if !speaks(r) {
+				continue
+			}
+			labels, _ := set.MergedLabels(r)
+			for _, name := range slices.Sorted(maps.Keys(labels)) {
+				all[ruleName(r)] = append(all[ruleName(r)], fmt.Sprintf("%s=%v", name, labels[name]))
+			}
+		}
+	}
+	return all, nil
 }
 
 // ruleName is how records name a rule: "file:line package.rule".

@@ -1,8 +1,12 @@
 package rego
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
@@ -44,3 +48,14 @@ func Capabilities() *ast.Capabilities {
 	c.AllowNet = []string{}
 	return c
 }
+
+// CapabilitiesDigest names what policies may use in this build: two builds that have it in common answer
+// alike, as far as builtins go.
+var CapabilitiesDigest = sync.OnceValue(func() string {
+	text, err := json.Marshal(Capabilities())
+	if err != nil {
+		panic(err) // OPA's own document
+	}
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
+})

@@ -11,6 +11,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 	"github.com/open-policy-agent/opa/v1/tester"
+	"github.com/open-policy-agent/opa/v1/topdown"
 )
 
 // TestOptions choose what Test runs.
@@ -24,6 +25,21 @@ type TestOptions struct {
 // language, the same builtins, and a builtin that fails is a failure. The results are
 // sorted by place; the report is nil without Coverage.
 func (b *Bundle) Test(ctx context.Context, opts TestOptions) ([]*tester.Result, *cover.Report, error) {
+	if !opts.Coverage {
+		results, err := b.runTests(ctx, opts, nil)
+		return results, nil, err
+	}
+	coverage := cover.New()
+	results, err := b.runTests(ctx, opts, coverage)
+	if err != nil {
+		return nil, nil, err
+	}
+	report := coverage.Report(b.Modules)
+	return results, &report, nil
+}
+
+// runTests runs tests, one after the other if somebody watches.
+func (b *Bundle) runTests(ctx context.Context, opts TestOptions, watch topdown.QueryTracer) ([]*tester.Result, error) {
 	store := inmem.NewFromASTObject(b.Data)
 	modules := map[string]*ast.Module{}
 	for _, set := range []map[string]*ast.Module{b.Modules, b.Tests} {
@@ -42,10 +58,8 @@ func (b *Bundle) Test(ctx context.Context, opts TestOptions) ([]*tester.Result, 
 		RaiseBuiltinErrors(true).
 		CapturePrintOutput(true).
 		Filter(opts.Run)
-	var coverage *cover.Cover
-	if opts.Coverage {
-		coverage = cover.New()
-		runner.SetCoverageQueryTracer(coverage)
+	if watch != nil {
+		runner.SetCoverageQueryTracer(watch).SetParallel(1)
 	}
 	var results []*tester.Result
 	err := storage.Txn(ctx, store, storage.TransactionParams{}, func(txn storage.Transaction) error {
@@ -59,12 +73,8 @@ func (b *Bundle) Test(ctx context.Context, opts TestOptions) ([]*tester.Result, 
 		return nil
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("test policy: %w", err)
+		return nil, fmt.Errorf("test policy: %w", err)
 	}
 	slices.SortFunc(results, func(a, b *tester.Result) int { return a.Location.Compare(b.Location) })
-	if coverage == nil {
-		return results, nil, nil
-	}
-	report := coverage.Report(b.Modules)
-	return results, &report, nil
+	return results, nil
 }

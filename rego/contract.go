@@ -1,12 +1,16 @@
 package rego
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	opa "github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -77,13 +81,14 @@ type Question struct {
 	About      []string `json:"about,omitempty"` // what the input holds beside request, ceiling and now_ns
 	Grants     bool     `json:"grants,omitzero"` // the answer holds a grant
 	Limits     bool     `json:"limits,omitzero"` // the answer may hold limits and obligations
+	Waits      bool     `json:"waits,omitzero"`  // the answer may require an approval
 }
 
 // Questions are the entry points, in the order of their table.
 func Questions() []Question {
 	var list []Question
 	for _, ep := range entrypoints {
-		q := Question{Entrypoint: ep.ref, Since: ep.since, About: ep.about, Grants: ep.grants, Limits: ep.limits}
+		q := Question{Entrypoint: ep.ref, Since: ep.since, About: ep.about, Grants: ep.grants, Limits: ep.limits, Waits: ep.waits}
 		for op, ref := range ops {
 			if ref == ep.ref {
 				q.Operations = append(q.Operations, op)
@@ -94,3 +99,37 @@ func Questions() []Question {
 	}
 	return list
 }
+
+// Faults is what a policy finds wrong with its own data: a set of sentences, if it defines one. It is asked
+// once, without input, when the policy is loaded; a policy that finds something does not load.
+const Faults = "data.stockade.faults"
+
+// faultless asks a compiled policy what is wrong with its data.
+func faultless(c *ast.Compiler, store storage.Store, txn storage.Transaction) error {
+	if len(c.GetRules(ast.MustParseRef(Faults))) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), faultsLimit)
+	defer cancel()
+	rs, err := opa.New(
+		opa.Query(Faults), opa.Compiler(c), opa.Store(store), opa.Transaction(txn), opa.Capabilities(Capabilities()), opa.StrictBuiltinErrors(true),
+	).Eval(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", Faults, err)
+	}
+	if len(rs) != 1 || len(rs[0].Expressions) != 1 {
+		return fmt.Errorf("%s is undefined", Faults)
+	}
+	list, ok := rs[0].Expressions[0].Value.([]any)
+	if !ok {
+		return fmt.Errorf("%s is no set of sentences", Faults)
+	}
+	var errs []error
+	for _, fault := range list {
+		errs = append(errs, fmt.Errorf("data: %v", fault))
+	}
+	return errors.Join(errs...)
+}
+
+// faultsLimit is how long a policy may look through its data.
+const faultsLimit = 10 * time.Second

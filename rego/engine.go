@@ -1,6 +1,7 @@
 package rego
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ const (
 	Read   = "data.stockade.read.decision"
 
 	Workspace = "data.stockade.workspace.decision"
+	Approval  = "data.stockade.approval.decision"
+	FS        = "data.stockade.fs.decision"
 )
 
 // entrypoint is one question, what its answer may hold, and how long it may take. The
@@ -37,18 +40,29 @@ type entrypoint struct {
 	ref      string
 	grants   bool     // the answer holds a grant
 	limits   bool     // the answer may hold limits and obligations
+	waits    bool     // the answer may require an approval: then nothing is done before it is given
 	since    int      // version of the contract that asks for it: see contract.go
 	about    []string // what the input holds beside request, ceiling and now_ns
 	deadline time.Duration
 }
 
 var entrypoints = []entrypoint{
-	{ref: Open, since: 1, about: []string{"facts"}, grants: true, deadline: 500 * time.Millisecond},
-	{ref: Exec, since: 1, about: []string{"session"}, limits: true, deadline: 250 * time.Millisecond},
-	{ref: Signal, since: 1, about: []string{"session", "process"}, deadline: 250 * time.Millisecond},
+	{ref: Open, since: 1, about: []string{"facts"}, grants: true, waits: true, deadline: 500 * time.Millisecond},
+	{ref: Exec, since: 1, about: []string{"session"}, limits: true, waits: true, deadline: 250 * time.Millisecond},
+	{ref: Signal, since: 1, about: []string{"session", "process"}, waits: true, deadline: 250 * time.Millisecond},
 	{ref: Blob, since: 1, deadline: 250 * time.Millisecond},
 	{ref: Read, since: 1, about: []string{"session", "process"}, deadline: 250 * time.Millisecond},
-	{ref: Workspace, since: 2, about: []string{"session"}, deadline: 250 * time.Millisecond},
+	{ref: Workspace, since: 2, about: []string{"session"}, waits: true, deadline: 250 * time.Millisecond},
+	{ref: Approval, since: 2, about: []string{"approval"}, deadline: 250 * time.Millisecond},
+	{ref: FS, since: 3, about: []string{"session", "file"}, deadline: 250 * time.Millisecond},
+}
+
+func entrypointOf(ref string) (entrypoint, bool) {
+	i := slices.IndexFunc(entrypoints, func(e entrypoint) bool { return e.ref == ref })
+	if i < 0 {
+		return entrypoint{}, false
+	}
+	return entrypoints[i], true
 }
 
 // pkg is the package that holds the entry point.
@@ -77,8 +91,15 @@ var ops = map[api.Op]string{
 	api.OpProcessStop:   Signal,
 	api.OpDrain:         Signal,
 
+	api.OpPolicyActivate: Signal,
+
 	api.OpWorkspaceCommit:  Workspace,
 	api.OpWorkspaceDiscard: Workspace,
+
+	api.OpApprovalList: Approval,
+	api.OpApprovalGet:  Approval,
+	api.OpApprove:      Approval,
+	api.OpDeny:         Approval,
 
 	api.OpBlobPut: Blob,
 	api.OpBlobGet: Blob,
@@ -104,6 +125,9 @@ var ops = map[api.Op]string{
 	api.OpDecide:        Read,
 	api.OpQuiescence:    Read,
 	api.OpSnapshot:      Read,
+
+	api.OpPolicyStatus:  Read,
+	api.OpPolicyPreview: Read,
 }
 
 // Entrypoint returns the entry point that decides op; ok is false for an operation
@@ -125,6 +149,19 @@ const (
 	defaultMaxOverruns = 8
 )
 
+// WithDefaults has what the zeros of o stand for, but for the deadlines, which are the entry points' own.
+func (o Options) WithDefaults() Options {
+	o.MaxInput = cmp.Or(o.MaxInput, defaultMaxInput)
+	o.MaxOverruns = cmp.Or(o.MaxOverruns, defaultMaxOverruns)
+	return o
+}
+
+// DeadlineOf is how long an entry point may take.
+func (o Options) DeadlineOf(ref string) time.Duration {
+	e, _ := entrypointOf(ref)
+	return cmp.Or(o.Deadline, e.deadline)
+}
+
 // Engine answers for one revision of a policy. It is immutable but for its count of
 // overruns, and safe for concurrent use.
 type Engine struct {
@@ -138,13 +175,14 @@ type Engine struct {
 	values   memo
 	idle     chan chan<- job
 
-	overruns atomic.Int64 // late evaluations since the last punctual one
-	orphans  atomic.Int64 // evaluations that run on although nobody waits for them
+	breaker Breaker
+	orphans atomic.Int64 // evaluations that run on although nobody waits for them
 }
 
 type query struct {
 	entrypoint
 	prepared opa.PreparedEvalQuery
+	labels   map[string][]string // of METADATA, by name of the rule
 }
 
 // Load reads, compiles and prepares the policy tree in fsys. A tree that does not
@@ -161,18 +199,20 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 	if err := b.keeps(compiler); err != nil {
 		return nil, err
 	}
-	if opts.MaxInput == 0 {
-		opts.MaxInput = defaultMaxInput
+	labels, err := b.labels()
+	if err != nil {
+		return nil, err
 	}
-	if opts.MaxOverruns == 0 {
-		opts.MaxOverruns = defaultMaxOverruns
-	}
+	opts = opts.WithDefaults()
 	ctx := context.Background()
 	txn, err := store.NewTransaction(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("policy data: %w", err)
 	}
-	e := &Engine{opts: opts, digest: b.Digest, compiler: compiler, store: store, txn: txn, titles: b.titles(), queries: map[string]query{}, idle: make(chan chan<- job, runtime.GOMAXPROCS(0))}
+	if err := faultless(compiler, store, txn); err != nil {
+		return nil, err
+	}
+	e := &Engine{opts: opts, digest: b.Digest, compiler: compiler, store: store, txn: txn, titles: b.titles(), queries: map[string]query{}, idle: make(chan chan<- job, runtime.GOMAXPROCS(0)), breaker: Breaker{Limit: opts.MaxOverruns}}
 	var errs []error
 	for _, ep := range entrypoints {
 		if len(compiler.GetRulesExact(ast.MustParseRef(ep.ref))) == 0 {
@@ -193,7 +233,7 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 			errs = append(errs, fmt.Errorf("entry point %s: %w", ep.ref, err))
 			continue
 		}
-		e.queries[ep.ref] = query{ep, prepared}
+		e.queries[ep.ref] = query{ep, prepared, labels}
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -206,8 +246,7 @@ func (e *Engine) Digest() string { return e.digest }
 
 // Quarantined reports whether the revision was late so often that it is not asked any more.
 func (e *Engine) Quarantined() bool {
-	limit := int64(e.opts.MaxOverruns)
-	return e.overruns.Load() >= limit || e.orphans.Load() >= limit
+	return e.breaker.Open() || e.orphans.Load() >= int64(e.opts.MaxOverruns)
 }
 
 // Defines reports whether the policy has an entry point. One of before a question was there loads without it.
@@ -218,54 +257,35 @@ func (e *Engine) Defines(ref string) bool {
 
 // Decide asks the policy. It returns within the deadline of the entry point,
 // whether OPA stops then or not.
-func (e *Engine) Decide(ctx context.Context, ref string, in Input) (d Decision) {
-	start := time.Now()
-	defer func() { d.Elapsed = time.Since(start) }()
-	d.Policy = api.PolicyRef{Digest: e.digest, Entrypoint: ref}
+func (e *Engine) Decide(ctx context.Context, ref string, in Input) Decision {
+	return Decide(ref, e.digest, e.opts.MaxInput, in, func(canonical []byte) Answer {
+		q, ok := e.queries[ref]
+		if !ok {
+			return Undefined(ref)
+		}
+		if e.Quarantined() {
+			return e.breaker.Refusal(e.digest)
+		}
+		value, err := e.values.parse(canonical)
+		if err != nil {
+			return Failed(api.CodePolicyInput, "%v", err)
+		}
+		return e.evaluate(ctx, q, value, in.NowNS)
+	})
+}
+
+// Evaluate asks the policy about the canonical bytes of an input, on this goroutine and without a deadline: for
+// who bounds it from outside, and judges the answer with [Decide].
+func (e *Engine) Evaluate(ref string, canonical []byte, nowNS int64) Answer {
 	q, ok := e.queries[ref]
 	if !ok {
-		if slices.ContainsFunc(entrypoints, func(e entrypoint) bool { return e.ref == ref }) {
-			return d.refuse(api.CodePolicyUndefined, ref, "the policy does not define %s", ref)
-		}
-		return d.refuse(api.CodePolicyError, ref, "bug: %q is not an entry point", ref)
-	}
-	canonical, err := in.canonical()
-	if err != nil {
-		return d.refuse(api.CodePolicyInput, "", "%v", err)
-	}
-	d.Input, d.InputDigest = canonical, digestOf(canonical)
-	if len(canonical) > e.opts.MaxInput {
-		return d.refuse(api.CodePolicyInputTooLarge, "", "the request is %d bytes as policy input, at most %d are judged", len(canonical), e.opts.MaxInput)
-	}
-	if e.Quarantined() {
-		return d.refuse(api.CodePolicyQuarantined, e.digest, "this policy was late %d times in a row and is not asked any more", e.overruns.Load())
+		return Undefined(ref)
 	}
 	value, err := e.values.parse(canonical)
 	if err != nil {
-		return d.refuse(api.CodePolicyInput, "", "%v", err)
+		return Failed(api.CodePolicyInput, "%v", err)
 	}
-	a := e.evaluate(ctx, q, value, in.NowNS)
-	d.Policy.Rules = a.rules
-	if a.code != "" {
-		return d.refuse(a.code, "", "%s", a.message)
-	}
-	r, err := decodeResult(a.value)
-	if err != nil {
-		return d.refuse(api.CodePolicyResult, "", "%v", err)
-	}
-	return d.judge(q.entrypoint, r, in)
-}
-
-// answer is what became of one evaluation: a value, or a code and a sentence.
-type answer struct {
-	value   ast.Value
-	rules   []string
-	code    api.Code
-	message string
-}
-
-func fail(code api.Code, format string, args ...any) answer {
-	return answer{code: code, message: fmt.Sprintf(format, args...)}
+	return job{query: q, txn: e.txn, input: value, nowNS: nowNS, cancel: topdown.NewCancel()}.run()
 }
 
 // evaluate has a worker run the query and waits no longer than the deadline, because
@@ -275,15 +295,15 @@ func fail(code api.Code, format string, args ...any) answer {
 //
 // What is counted is a row of overruns, not their sum: a machine under load delays a
 // good policy now and then, and a quarantine denies everything until the next revision.
-func (e *Engine) evaluate(ctx context.Context, q query, input ast.Value, nowNS int64, more ...opa.EvalOption) answer {
-	j := job{query: q, txn: e.txn, input: input, nowNS: nowNS, cancel: topdown.NewCancel(), more: more, done: make(chan answer, 1)}
+func (e *Engine) evaluate(ctx context.Context, q query, input ast.Value, nowNS int64, more ...opa.EvalOption) Answer {
+	j := job{query: q, txn: e.txn, input: input, nowNS: nowNS, cancel: topdown.NewCancel(), more: more, done: make(chan Answer, 1)}
 	w := e.worker()
 	w <- j
 	timer := time.NewTimer(q.deadline)
 	defer timer.Stop()
 	select {
 	case a := <-j.done:
-		e.overruns.Store(0)
+		e.breaker.Punctual()
 		e.rest(w)
 		return a
 	case <-timer.C:
@@ -294,11 +314,11 @@ func (e *Engine) evaluate(ctx context.Context, q query, input ast.Value, nowNS i
 		default:
 		}
 		e.leave(w, j)
-		e.overruns.Add(1)
-		return fail(api.CodePolicyTimeout, "no answer within %v", q.deadline)
+		e.breaker.Late()
+		return Failed(api.CodePolicyTimeout, "no answer within %v", q.deadline)
 	case <-ctx.Done():
 		e.leave(w, j)
-		return fail(api.CodePolicyError, "%v", context.Cause(ctx))
+		return Failed(api.CodePolicyError, "%v", context.Cause(ctx))
 	}
 }
 
@@ -310,7 +330,7 @@ type job struct {
 	nowNS  int64
 	cancel topdown.Cancel
 	more   []opa.EvalOption
-	done   chan answer
+	done   chan Answer
 }
 
 // worker takes a goroutine that rests, or starts one. They are kept for their stacks:
@@ -363,10 +383,10 @@ func (e *Engine) Close() {
 	}
 }
 
-func (j job) run() (a answer) {
+func (j job) run() (a Answer) {
 	defer func() {
 		if p := recover(); p != nil {
-			a = fail(api.CodePolicyError, "evaluation panicked: %v", p)
+			a = Failed(api.CodePolicyError, "evaluation panicked: %v", p)
 		}
 	}()
 	var tracker topdown.EvaluatedRuleTracker
@@ -381,19 +401,23 @@ func (j job) run() (a answer) {
 	)...)
 	switch {
 	case err != nil && isConflict(err):
-		a = fail(api.CodePolicyNotOneResult, "%v", err)
+		a = Failed(api.CodePolicyNotOneResult, "%v", err)
 	case err != nil:
-		a = fail(api.CodePolicyError, "%v", err)
+		a = Failed(api.CodePolicyError, "%v", err)
 	case len(failed) > 0:
-		a = fail(api.CodePolicyBuiltinError, "%v", failed[0].Error())
+		a = Failed(api.CodePolicyBuiltinError, "%v", failed[0].Error())
 	case len(rs) == 0:
-		a = fail(api.CodePolicyUndefined, "%s is undefined", j.ref)
+		a = Failed(api.CodePolicyUndefined, "%s is undefined", j.ref)
 	case len(rs) > 1 || len(rs[0].Expressions) != 1:
-		a = fail(api.CodePolicyNotOneResult, "%s has %d results", j.ref, len(rs))
+		a = Failed(api.CodePolicyNotOneResult, "%s has %d results", j.ref, len(rs))
 	default:
-		a.value, _ = rs[0].Expressions[0].Value.(ast.Value)
+		value, _ := rs[0].Expressions[0].Value.(ast.Value)
+		if a.Result, err = appendJSON(nil, value); err != nil {
+			a = Failed(api.CodePolicyResult, "%v", err)
+		}
 	}
-	a.rules = ruleNames(tracker.Labels)
+	a.Rules = ruleNames(tracker.Labels)
+	a.Labels = labelsOf(a.Rules, j.labels)
 	return a
 }
 
@@ -411,4 +435,14 @@ func ruleNames(labels []map[string]any) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// labelsOf are the labels of rules, each once.
+func labelsOf(rules []string, labels map[string][]string) []string {
+	var all []string
+	for _, name := range rules {
+		all = append(all, labels[name]...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }

@@ -98,6 +98,9 @@ func checkGrant(g *api.Grant) error {
 			return fmt.Errorf("accept_degraded: %q is not a layer that can be done without", layer)
 		}
 	}
+	if err := checkFS(g.FS); err != nil {
+		return err
+	}
 	if g.Verify != "" && g.Verify != verifyCanary {
 		return fmt.Errorf("verify: %q is not canary", g.Verify)
 	}
@@ -109,6 +112,43 @@ func checkGrant(g *api.Grant) error {
 	}
 	return nil
 }
+
+// checkFS refuses what no file tool could do, and bounds that are none.
+func checkFS(f *api.GrantFS) error {
+	if f == nil {
+		return nil
+	}
+	for _, l := range []struct {
+		name        string
+		list, known []string
+	}{{"ops", f.Ops, fileOps}, {"follow_symlinks", []string{f.FollowSymlinks}, followSymlinks}, {"patch_formats", f.PatchFormats, []string{"v4a"}}} {
+		for _, word := range l.list {
+			if !slices.Contains(l.known, word) {
+				return fmt.Errorf("fs.%s: %q is none of %s", l.name, word, strings.Join(l.known, ", "))
+			}
+		}
+	}
+	for _, dir := range f.Roots {
+		if dir != "/" && !cleanPath(strings.TrimSuffix(dir, "/")) {
+			return fmt.Errorf("fs.roots: %q is not absolute and clean", dir)
+		}
+	}
+	for _, n := range []int64{
+		f.MaxReadBytes, f.MaxWriteBytes, f.MaxPatchBytes, f.MaxInlineBytes, f.MaxGrepResults, f.MaxGlobResults,
+		f.MaxScanFiles, f.MaxScanBytes, f.MaxChangedFiles, f.MaxReplacements,
+	} {
+		if n < 0 {
+			return fmt.Errorf("fs: %d is negative", n)
+		}
+	}
+	return nil
+}
+
+// fileOps are the classes of file tools (C20).
+var fileOps = []string{"read", "write", "edit", "patch", "search", "list", "stat"}
+
+// followSymlinks are the ways of a file tool with a symbolic link; "" is the second.
+var followSymlinks = []string{"", "within_root_only", "deny", "allow"}
 
 // checkNetwork refuses a wildcard over names that anybody can register too: *.com, *.co.uk.
 func checkNetwork(n api.GrantNetwork) error {

@@ -313,5 +313,10 @@ func clone(g api.Grant) api.Grant {
 	g.Exec.Signals = slices.Clone(g.Exec.Signals)
 	g.Exec.CwdPrefixes = slices.Clone(g.Exec.CwdPrefixes)
 	g.Exec.OutputPrefixes = slices.Clone(g.Exec.OutputPrefixes)
+	if g.FS != nil {
+		files := *g.FS
+		files.Ops, files.Roots, files.PatchFormats = slices.Clone(files.Ops), slices.Clone(files.Roots), slices.Clone(files.PatchFormats)
+		g.FS = &files
+	}
 	return g
 }

@@ -239,7 +239,7 @@ func TestControlIsJudged(t *testing.T) {
 		if err != nil || rec.Input.Process == nil || rec.Input.Process.State != api.StateCanceled || rec.Input.Session == nil {
 			t.Errorf("%+v %v", rec, err)
 		}
-		if again := b.policy.Decide(t.Context(), rec.Entrypoint, rec.Input); again.InputDigest != rec.InputDigest {
+		if again := b.policies.current.Decide(t.Context(), rec.Entrypoint, rec.Input); again.InputDigest != rec.InputDigest {
 			t.Error("the question cannot be asked again")
 		}
 	})

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -44,6 +45,67 @@ func ReadDecision(stateDir, intentID string) (*Recorded, error) {
 		return nil, fmt.Errorf("policy was not asked about intent %s: %s", intentID, d.why())
 	}
 	return d.rebuild()
+}
+
+// EachDecision rebuilds every decision of a state directory, in the order of the journal, whether or not a
+// supervisor has it open, and calls fn with each; an error of fn ends it. Left out, and counted, are those whose
+// request was too large to be kept or whose records are trimmed.
+func EachDecision(stateDir string, fn func(*Recorded) error) (left int64, err error) {
+	dir := filepath.Join(stateDir, "journal")
+	starts := reading{first: -1, ceilings: map[string]sandbox.Ceiling{}}
+	// Of a journal whose beginning is trimmed, the ceiling of a decision may be named after it.
+	if err := journal.Scan(dir, func(seq int64, b []byte) error {
+		var r ledger.Header
+		if err := json.Unmarshal(b, &r); err != nil || r.Type != ledger.TypeStart {
+			return err
+		}
+		return starts.read(seq, b)
+	}); err != nil {
+		return 0, err
+	}
+	d := reading{first: -1, ceilings: starts.ceilings, opens: map[string]opening{}}
+	asked := map[string]*api.Request{} // intents whose decision has not come yet
+	err = journal.Scan(dir, func(seq int64, b []byte) error {
+		var r struct {
+			ledger.Header
+			IntentID string `json:"intent_id"`
+		}
+		if err := json.Unmarshal(b, &r); err != nil {
+			return fmt.Errorf("record %d: %w", seq, err)
+		}
+		d.intentID, d.request, d.decision, d.large, d.receipt = r.IntentID, asked[r.IntentID], nil, nil, nil
+		if err := d.read(seq, b); err != nil {
+			return err
+		}
+		switch r.Type {
+		case ledger.TypeIntent:
+			if d.request != nil {
+				asked[r.IntentID] = d.request
+			}
+			return nil
+		case ledger.TypeReceipt:
+			delete(asked, r.IntentID) // policy was not asked
+			return nil
+		case ledger.TypeDecision:
+			delete(asked, r.IntentID)
+		default:
+			return nil
+		}
+		if d.request == nil {
+			left++
+			return nil
+		}
+		recorded, err := d.rebuild()
+		if trimmed := (*journal.TrimmedError)(nil); errors.As(err, &trimmed) {
+			left++
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("record %d: %w", seq, err)
+		}
+		return fn(recorded)
+	})
+	return left, err
 }
 
 // reading collects what belongs to one intent. What a session is known by is in its
@@ -166,7 +228,7 @@ func (d *reading) rebuild() (*Recorded, error) {
 	if !ok {
 		return nil, d.missing("intent %s: no record of the ceiling %s", d.intentID, record.CeilingDigest)
 	}
-	in := rego.Input{Request: d.request, Process: record.Process, Facts: record.Facts, Ceiling: ceiling, NowNS: record.NowNS}
+	in := rego.Input{Request: d.request, Process: record.Process, Approval: record.Approval, Facts: record.Facts, Ceiling: ceiling, NowNS: record.NowNS}
 	if record.Session != nil {
 		open := d.opens[record.Session.SessionID]
 		if open.receipt == nil || open.receipt.Payload.Open.Grant == nil {

@@ -81,7 +81,7 @@ func TestReadDecisionAfterTrim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again := b.policy.Decide(t.Context(), got.Entrypoint, got.Input); again.InputDigest != got.InputDigest {
+		if again := b.policies.current.Decide(t.Context(), got.Entrypoint, got.Input); again.InputDigest != got.InputDigest {
 			t.Errorf("input %s, recorded %s", again.InputDigest, got.InputDigest)
 		}
 	})

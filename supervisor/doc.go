@@ -18,6 +18,7 @@
 //	policy   may it: one question to Rego, without any secret in it
 //	plan     as what exactly: the meet of request, grant and ceiling
 //	intent   request and decision become durable; nothing has happened yet
+//	leave    where policy wants somebody's: it waits, until he gives or denies it or time is over
 //	act      build, spawn, signal, close, store: through the [Launcher] and the blob store
 //	receipt  what happened becomes durable, and then the caller sees it
 //
@@ -41,11 +42,13 @@
 //	supervisor.go                      the beginning and the end
 //	pipeline.go, call.go, refusal.go   the order above, and what walks through it
 //	operation.go                       the table: what each operation does at each stage; launcher.go: by whom
+//	policy.go, activate.go, preview.go by which revision; how another comes to decide, and what that means to what is open
 //	plan.go                            permission into mechanism
 //	open.go, session.go, ending.go     the life of a session; idle.go, threshold.go: what ends or
 //	                                   warns it unasked
 //	exec.go, execution.go, verdict.go  the life of a command, and how its end is told; hit.go: by which
 //	                                   ceiling; stdin.go, output.go
+//	approval.go                        what waits for somebody's leave before it is carried out
 //	control.go, input.go, freeze.go    what is done to it while it lives
 //	workspace.go, narrow.go            what is done to a session: its overlays, its network
 //	record.go, chronicle.go            from the journal to the state; index.go, names.go, key.go: what

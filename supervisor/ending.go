@@ -22,6 +22,8 @@ var (
 	endClosed     = ending{"closed", stateClosed, api.CodeSessionClosed}
 	endSignal     = ending{"signal", stateClosed, api.CodeSessionClosed}
 	endExpired    = ending{"expired", stateClosed, api.CodeSessionExpired}
+	endPolicy     = ending{"policy", stateClosed, api.CodeSessionClosed}
+	endPolicyLost = ending{"policy_lost", stateError, api.CodePolicyLost}
 	endIdle       = ending{"idle", stateClosed, api.CodeSessionIdle}
 	endShutdown   = ending{"shutdown", stateClosed, api.CodeSessionClosed}
 	endRestarted  = ending{"supervisor_restarted", stateClosed, api.CodeSupervisorRestarted}
@@ -146,6 +148,7 @@ func (s *Supervisor) finishSession(ses *session) {
 	ses.releaseAll()
 	ses.finish(s.now(), usage(used))
 	s.registry.retire(ses)
+	s.policies.unpin(ses)
 	d := ses.document()
 	_, err = s.record(s.ctx, s.journal.Settle, &ledger.SessionEnd{
 		Header:    ledger.At(s.now()),

@@ -27,30 +27,37 @@ func planNarrow(_ *Supervisor, c *call) *refusal {
 // actNarrow takes a part of the network away and then says so: a session never has more than its grant says, and a restart
 // between the two leaves it less.
 func actNarrow(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
-	ses, to := c.session, c.req.Narrow.Network
-	fail := func(fault *api.Error) (api.Payload, *api.Error) { return failedControl(fault.Code, ""), fault }
+	cut, fault := s.narrowTo(ctx, c.session, c.req.Narrow.Network)
+	if fault != nil {
+		return failedControl(fault.Code, ""), fault
+	}
+	return api.Payload{Control: &api.ControlResult{Status: api.ControlNarrowed, Count: cut}}, nil
+}
+
+// narrowTo leaves a session so much of its network, and returns how many connections that cut off.
+func (s *Supervisor) narrowTo(ctx context.Context, ses *session, to api.GrantNetwork) (cut int64, fault *api.Error) {
 	ses.narrowing.Lock()
 	defer ses.narrowing.Unlock()
 	if fault := ses.usable(s.now()); fault != nil {
-		return fail(fault)
+		return 0, fault
 	}
 	if more := beyond(ses.granted().Network, to); more != "" { // somebody else was first
-		return fail(api.Errorf(api.CodeNotNarrower, "the session has been narrowed meanwhile, and does not have %s", more))
+		return 0, api.Errorf(api.CodeNotNarrower, "the session has been narrowed meanwhile, and does not have %s", more)
 	}
 	ctx, cancel := context.WithTimeout(ctx, narrowLimit)
 	defer cancel()
 	cut, err := s.launcher.Narrow(ctx, ses.id, to.Spec())
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fail(api.Errorf(api.CodeNetworkFailed, "the network was not narrowed within %v; it may be by now", narrowLimit))
+		return 0, api.Errorf(api.CodeNetworkFailed, "the network was not narrowed within %v; it may be by now", narrowLimit)
 	}
 	if err != nil {
-		return fail(runnerError(err))
+		return 0, runnerError(err)
 	}
 	if _, err := s.record(s.ctx, s.journal.Settle, &ledger.Narrowed{Header: ledger.At(s.now()), SessionID: ses.id, Network: to}); err != nil {
-		return fail(faultOf(err))
+		return 0, faultOf(err)
 	}
 	ses.narrow(to)
-	return api.Payload{Control: &api.ControlResult{Status: api.ControlNarrowed, Count: cut}}, nil
+	return cut, nil
 }
 
 // narrow makes n the network of the grant. Who has the grant keeps the one that he has.

@@ -78,7 +78,7 @@ func TestNarrow(t *testing.T) {
 			if n := len(got.Input.Session.Grant.Network.Allow); n != allow {
 				t.Errorf("%d destinations, not %d", n, allow)
 			}
-			if again := b.policy.Decide(t.Context(), got.Entrypoint, got.Input); again.InputDigest != got.InputDigest {
+			if again := b.policies.current.Decide(t.Context(), got.Entrypoint, got.Input); again.InputDigest != got.InputDigest {
 				t.Errorf("input %s, recorded %s", again.InputDigest, got.InputDigest)
 			}
 		}

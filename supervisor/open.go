@@ -18,8 +18,10 @@ func admitOpen(s *Supervisor, c *call) *refusal {
 		return faulted(errDraining)
 	}
 	ses := newSession(c.req.Principal, c.req.Open)
-	ses.intent, ses.policy = c.intent, s.policy.Digest()
+	ses.intent = c.intent
+	s.policies.pin(ses)
 	if err := s.registry.add(ses, s.ceiling); err != nil {
+		s.policies.unpin(ses)
 		return faulted(err)
 	}
 	c.session = ses
@@ -32,9 +34,8 @@ func planOpen(s *Supervisor, c *call) *refusal {
 	if len(deny) > 0 {
 		return denied(deny...)
 	}
-	grant.Hostname = cmp.Or(grant.Hostname, "stockade")
-	grant.Workdir = cmp.Or(grant.Workdir, "/")
-	if end := expiry(&grant, c.at); !end.IsZero() && !end.After(c.at) {
+	grant = *completed(grant)
+	if end := expiry(&grant, c.judging); !end.IsZero() && !end.After(c.judging) {
 		return denied(api.Deny{Code: api.CodeExpired, Subject: "grant"})
 	}
 	spec, err := plan(c.req, &grant, c.facts, s.host)
@@ -53,6 +54,13 @@ func planOpen(s *Supervisor, c *call) *refusal {
 	return nil
 }
 
+// completed is a grant with what neither policy nor the caller says.
+func completed(g api.Grant) *api.Grant {
+	g.Hostname = cmp.Or(g.Hostname, "stockade")
+	g.Workdir = cmp.Or(g.Workdir, "/")
+	return &g
+}
+
 // invalid is a Spec or Exec that is not well formed, before the runner sees it: it is
 // what the caller asked for that no kernel can bear.
 func invalid(err error) *api.Error {
@@ -65,6 +73,7 @@ func invalid(err error) *api.Error {
 func abandonOpen(s *Supervisor, c *call) {
 	if c.session != nil {
 		s.registry.remove(c.session)
+		s.policies.unpin(c.session)
 		c.session = nil
 	}
 }
@@ -172,6 +181,7 @@ func settledOpen(s *Supervisor, c *call) {
 		s.endSession(ses, endUnrecorded, 0)
 		return
 	}
+	s.follow(ses)
 	select {
 	case <-s.launcher.Done(): // after watchRunner had looked for sessions to end
 		s.endSession(ses, endRunnerGone, 0)

@@ -17,7 +17,8 @@ var reads = []api.Op{
 	api.OpProcessGet, api.OpProcessList, api.OpProcessWait, api.OpProcessWatch, api.OpOutput,
 	api.OpIntentGet, api.OpIntentList, api.OpIntentFrames,
 	api.OpBlobGet, api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
-	api.OpQuiescence, api.OpSnapshot, api.OpWorkspaceDiff, api.OpCapabilities,
+	api.OpApprovalGet, api.OpApprovalList,
+	api.OpQuiescence, api.OpSnapshot, api.OpWorkspaceDiff, api.OpCapabilities, api.OpPolicyStatus, api.OpPolicyPreview,
 }
 
 // page is how many elements a list returns when the caller does not say.
@@ -147,6 +148,9 @@ func (s *Supervisor) Decide(ctx context.Context, req *api.Request) (*api.Decisio
 	if why != nil {
 		d.Deny = why.deny
 	}
+	if why == nil {
+		d.Approval = c.decision.Obligations.RequireApproval
+	}
 	return d, nil, nil
 }
 
@@ -173,7 +177,8 @@ func (s *Supervisor) HostInfo(ctx context.Context, req *api.Request) (*api.HostI
 		Version:      s.Version(),
 		Host:         s.host,
 		Ceiling:      s.ceiling,
-		PolicyDigest: s.policy.Digest(),
+		PolicyDigest: s.policies.digest(),
+		Workers:      s.policies.workers(),
 		JournalKey:   s.journal.PublicKey(),
 	}, nil, nil
 }
@@ -188,10 +193,17 @@ func (s *Supervisor) Quiescence(ctx context.Context, req *api.Request) (*api.Qui
 	if denial, err := s.permitRead(req, nil); denial != nil || err != nil {
 		return nil, denial, err
 	}
+	return s.inFlight(nil), nil, nil
+}
+
+// inFlight is what is in flight but one call.
+func (s *Supervisor) inFlight(own *call) *api.Quiescence {
 	q := &api.Quiescence{Draining: s.draining.Load(), Intents: []api.Intent{}}
 	s.chronicle.read(func(state *ledger.State) {
 		for _, in := range state.InFlight() {
-			q.Intents = append(q.Intents, s.aged(in))
+			if own == nil || in.IntentID != own.intent {
+				q.Intents = append(q.Intents, s.aged(in))
+			}
 		}
 		q.Sessions = int64(len(state.LiveSessions()))
 	})
@@ -199,7 +211,7 @@ func (s *Supervisor) Quiescence(ctx context.Context, req *api.Request) (*api.Qui
 		q.Executions += int64(len(ses.executing()))
 	}
 	q.Quiet = len(q.Intents) == 0
-	return q, nil, nil
+	return q
 }
 
 // Snapshot says what the journal amounts to now.

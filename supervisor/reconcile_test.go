@@ -218,7 +218,7 @@ func TestReadDecision(t *testing.T) {
 				t.Errorf("%s: %v", r.Op, err)
 				continue
 			}
-			again := b.policy.Decide(t.Context(), got.Entrypoint, got.Input)
+			again := b.policies.current.Decide(t.Context(), got.Entrypoint, got.Input)
 			if again.InputDigest != got.InputDigest {
 				t.Errorf("%s: input %s, recorded %s", r.Op, again.InputDigest, got.InputDigest)
 			}
@@ -226,8 +226,26 @@ func TestReadDecision(t *testing.T) {
 			if diff := cmp.Diff(got.Decision, again); diff != "" {
 				t.Errorf("%s: %s", r.Op, diff)
 			}
-			if got.Receipt == nil || got.Receipt.IntentID != r.IntentID || got.PolicyDigest != b.policy.Digest() {
+			if got.Receipt == nil || got.Receipt.IntentID != r.IntentID || got.PolicyDigest != b.policies.digest() {
 				t.Errorf("%s: %+v", r.Op, got.Receipt)
+			}
+		}
+		all := map[string]*Recorded{}
+		left, err := EachDecision(b.state, func(r *Recorded) error {
+			all[r.IntentID] = r
+			return nil
+		})
+		if err != nil || left != 0 {
+			t.Errorf("every decision: %d left out, %v", left, err)
+		}
+		for _, r := range receipts {
+			alone, err := ReadDecision(b.state, r.IntentID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			alone.Receipt = nil // it comes after the decision
+			if diff := cmp.Diff(alone, all[r.IntentID]); diff != "" {
+				t.Errorf("%s among all: %s", r.Op, diff)
 			}
 		}
 		if _, err := ReadDecision(b.state, "sha256:none"); err == nil {

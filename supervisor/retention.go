@@ -60,6 +60,7 @@ func (s *Supervisor) retain(ctx context.Context) error {
 	err := s.retire(ctx)
 	err = errors.Join(err, s.retainOutput())
 	err = errors.Join(err, s.retainRecords(ctx))
+	err = errors.Join(err, s.policies.collect())
 	return errors.Join(err, s.retainBlobs(ctx))
 }
 

@@ -27,7 +27,8 @@ import (
 // Config is what a Supervisor works with.
 type Config struct {
 	State    string          // directory of the journal, the blobs and the salt; made if need be, mode 0700
-	Policy   Policy          // decides
+	Policies Policies        // where the policy comes from that decides, and what comes after it
+	Policy   Policy          // decides instead, and never changes
 	Ceiling  sandbox.Ceiling // the operator's bound on whatever policy grants
 	Launcher Launcher        // builds
 	Defaults Defaults        // where neither policy nor the caller says anything
@@ -46,8 +47,11 @@ type Defaults struct {
 	PreviewBytes int64         // of a blob that the receipt shows; 0 means 512
 	Progress     time.Duration // between two progress frames of an execution; 0 means 10 s
 	Queue        int64         // executions of one session that may wait for their turn; 0 means 64
+	Approvals    int64         // operations of one user that may wait for leave; 0 means 16
 	IdleGrace    time.Duration // from the warning that a session is idle to its end; 0 means 30 s, and at most half of its idle time
 	LoadInterval time.Duration // between two looks at what a session uses while something runs in it; 0 means 5 s
+
+	ApprovalsPerMinute int64 // how often one user may ask for leave, in the long run and at once; 0 means 60
 
 	History          ledger.Limits // what of the past stays in view; zeros mean the ledger's defaults
 	HistoryAge       time.Duration // after which what is over leaves the view; 0 means 7 days
@@ -69,8 +73,11 @@ func (d Defaults) filled() Defaults {
 		PreviewBytes: cmp.Or(d.PreviewBytes, 512),
 		Progress:     cmp.Or(d.Progress, 10*time.Second),
 		Queue:        cmp.Or(d.Queue, 64),
+		Approvals:    cmp.Or(d.Approvals, 16),
 		IdleGrace:    d.IdleGrace,
 		LoadInterval: cmp.Or(d.LoadInterval, 5*time.Second),
+
+		ApprovalsPerMinute: cmp.Or(d.ApprovalsPerMinute, 60),
 
 		History:          d.History,
 		HistoryAge:       cmp.Or(d.HistoryAge, 7*24*time.Hour),
@@ -87,7 +94,7 @@ func (d Defaults) filled() Defaults {
 // Supervisor holds the sessions of one state directory. Its methods may be called at
 // the same time.
 type Supervisor struct {
-	policy   Policy
+	policies revisions
 	ceiling  sandbox.Ceiling
 	launcher Launcher
 	defaults Defaults
@@ -125,7 +132,6 @@ type Supervisor struct {
 // bounds New only.
 func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	s := &Supervisor{
-		policy:   cfg.Policy,
 		ceiling:  cfg.Ceiling,
 		launcher: cfg.Launcher,
 		defaults: cfg.Defaults.filled(),
@@ -173,12 +179,16 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	for _, layer := range s.host.Missing() {
 		s.log.Warn("this host lacks a required layer; sessions are refused", "layer", layer.Name, "detail", layer.Detail, "remedy", layer.Remedy)
 	}
-	if err := preflight(s.policy); err != nil {
+	undo.Add(s.policies.close)
+	if err := s.openPolicy(ctx, cfg); err != nil {
 		return nil, err
 	}
 	// The proof that the journal can be written; nothing has been touched before it.
 	if err := s.declare(ctx); err != nil {
 		return nil, err
+	}
+	if why := s.policies.refused; why != nil {
+		s.recordRefusal(ctx, why, ownPrincipal())
 	}
 	if err := s.reconcile(ctx); err != nil {
 		return nil, err
@@ -233,14 +243,14 @@ const saltBytes = 32
 
 // preflight asks every entry point of every operation that is served, with a request
 // that says nothing. Policy may deny it, and it must have an answer.
-func preflight(policy Policy) error {
-	for _, op := range Operations() {
+func preflight(policy Policy, served []api.Op) error {
+	for _, op := range served {
 		entrypoint, ok := rego.Entrypoint(op)
 		if !ok {
 			return fmt.Errorf("bug: operation %s has no entry point", op)
 		}
-		if entrypoint == rego.Workspace && !policy.Defines(entrypoint) {
-			continue // it is of before there were overlays, and denies what is done to them
+		if !policy.Defines(entrypoint) {
+			continue // it is of before there was the question, or it would not have been loaded; it denies what it would be asked
 		}
 		in := rego.Input{Request: &api.Request{Op: op}}
 		d := policy.Decide(context.Background(), entrypoint, in)
@@ -261,14 +271,14 @@ func (s *Supervisor) declare(ctx context.Context) error {
 	}
 	s.ceilingDigest = ledger.Digest(ceiling)
 	// From the reserve: on a disk that is full, what lives is to be gone on with.
-	seq, err := s.record(ctx, s.journal.Settle, &ledger.Start{
+	seq, err := s.record(ctx, s.journal.Settle, append([]ledger.Record{&ledger.Start{
 		Header:        ledger.At(s.now()),
 		Version:       s.version,
-		PolicyDigest:  s.policy.Digest(),
+		PolicyDigest:  s.policies.digest(),
 		Ceiling:       s.ceiling,
 		CeilingDigest: s.ceilingDigest,
 		Limits:        s.defaults.History,
-	})
+	}}, s.declaredPolicies()...)...)
 	if err != nil {
 		return err
 	}
@@ -310,6 +320,9 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	s.cancel(errors.New("the supervisor has closed"))
 	s.background.Wait()
 	s.takeLast()
+	if err := s.policies.finish(); err != nil {
+		s.log.Warn("policy", "error", err)
+	}
 	s.undo.Run()
 	return nil
 }

@@ -23,7 +23,7 @@ func TestPreflight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := preflight(policy); err == nil || !strings.Contains(err.Error(), "data.stockade."+name+".decision has no answer") {
+		if err := preflight(policy, Operations()); err == nil || !strings.Contains(err.Error(), "data.stockade."+name+".decision has no answer") {
 			t.Errorf("%s: %v", name, err)
 		}
 		policy.Close()

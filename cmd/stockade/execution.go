@@ -147,6 +147,9 @@ func (c *cli) followFor(ctx context.Context, ask *api.Exec, a attachment, f *fol
 	if err != nil || r != nil {
 		return r, err
 	}
+	if p.Approval != "" {
+		c.say("it waits for leave: stockade approvals show %s", p.Approval)
+	}
 	f.accept(p.ExecID)
 	until, cancel := context.WithTimeout(ctx, a.wait)
 	defer cancel()
@@ -296,7 +299,7 @@ func (c *cli) ended(r *api.Receipt) error {
 		c.say("%s has %s, more than the %s that may be inline", x.Overflow.Stream, amount(x.Overflow.SizeBytes), amount(x.Overflow.LimitBytes))
 	}
 	if x.ErrorCode == api.CodeOOMKilled {
-		c.say("out of memory: the %s's memory ceiling was reached (peak %s)", memoryScope(x), amount(x.Usage.PeakMemoryBytes))
+		c.say("out of memory: the %s's memory ceiling was reached", memoryScope(x))
 	}
 	c.tellEvidence(x)
 	switch {

@@ -130,7 +130,7 @@ func TestEvidenceIsTold(t *testing.T) {
 	var stderr strings.Builder
 	c := &cli{stderr: &stderr}
 	c.ended(&api.Receipt{Op: api.OpExec, Outcome: api.OutcomeOK, Payload: api.Payload{Exec: &x}})
-	want := "stockade: out of memory: the execution's memory ceiling was reached (peak 1MiB)\n" +
+	want := "stockade: out of memory: the execution's memory ceiling was reached\n" +
 		"stockade: limit: execution memory 32MiB, peak 32MiB, 2 times; ask for more\n" +
 		"stockade: limit: session disk_bytes 1MiB at /tmp; h\n" +
 		"stockade: refused: seccomp  mount (EPERM), 3 times; nothing that can be granted allows it\n" +

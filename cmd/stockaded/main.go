@@ -16,7 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stockade-dev/stockade/rego/workbench"
+	"github.com/stockade-dev/stockade/rego/worker"
 	"github.com/stockade-dev/stockade/supervisor"
+	"github.com/stockade-dev/stockade/supervisor/client"
 )
 
 // Where things are unless a flag says otherwise.
@@ -48,7 +50,8 @@ with a grant, the runner builds exactly that, and every operation ends in a rece
 
 It prints "ready" once it serves. SIGTERM and SIGINT end every session, let what is
 in flight settle, and stop it. SIGHUP has it execute the program that now is in its place, which goes
-on with every session and execution; so does a stockaded that is started within --hold after one was killed.`,
+on with every session and execution; so does a stockaded that is started within --hold after one was killed.
+SIGUSR1 has it look whether there is another policy, as stockade policy activate does.`,
 		Example: `  stockaded --state /var/lib/stockade
   stockaded --state ./state --socket ./stockade.sock --policy ./my-policy
   stockaded policy check ./my-policy`,
@@ -70,7 +73,10 @@ on with every session and execution; so does a stockaded that is started within 
 	f := cmd.Flags()
 	f.StringVar(&c.state, "state", defaultState, "directory of the journal, the blobs and the keys")
 	f.StringVar(&c.socket, "socket", socket, "where to serve (STOCKADE_SOCKET)")
-	f.StringVar(&c.policy, "policy", "", "directory of the policy; without it the shipped one decides")
+	f.StringVar(&c.policy, "policy", "", "the policy: a directory, or a bundle (.tar.gz); without it the shipped one decides")
+	f.StringArrayVar(&c.policyKeys, "policy-key", nil, "file with a public key, one of which must have signed the policy")
+	f.StringVar(&c.policyWatch, "policy-watch", "auto", "take up a change of the policy by itself: on, off, or auto: unless it is a directory without a signature")
+	f.StringVar(&c.live, "policy-live", "", "what a new policy does to open sessions that would get less under it: keep, narrow or terminate; without it as the policy says")
 	f.StringVar(&c.ceiling, "ceiling", "", "file of the operator's ceiling; without it the default one")
 	f.StringVar(&c.runner, "runner", "", "socket of a runner that is already there; without it one is started, which takes root")
 	f.StringVar(&c.runnerBinary, "runner-binary", "", "stockade-run; without it the one beside this program, then PATH")
@@ -80,9 +86,24 @@ on with every session and execution; so does a stockaded that is started within 
 	f.DurationVar(&c.hold, "hold", 30*time.Second, "how long the runner keeps the sessions when this program is killed; 0 ends them at once")
 	f.DurationVar(&c.drain, "drain", 20*time.Second, "how long what is in flight may take to settle when stopping")
 	retentionFlags(cmd, &c.defaults)
-	cmd.AddCommand(workbench.Command(workbench.Options{Records: recorded, StateDir: defaultState}), replayCommand(), fsckCommand())
+	cmd.AddCommand(workerCommand(), workbench.Command(workbench.Options{Records: recorded, All: eachRecorded, Dial: dial, Socket: socket, StateDir: defaultState}), replayCommand(), fsckCommand())
 	return cmd
 }
+
+// workerCommand is what this program is started as by its own pool of policy workers. The argument is for who looks at processes:
+// the state directory of the supervisor that they belong to.
+func workerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    worker.Argument + " STATE",
+		Short:  "Evaluate policy for the supervisor that started it",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE:   func(*cobra.Command, []string) error { return worker.Main() },
+	}
+}
+
+// dial is a supervisor for "policy learn".
+func dial(socket string) workbench.Sessions { return client.New(socket) }
 
 // recorded finds the decision about an intent for "policy why".
 func recorded(stateDir, intentID string) (workbench.Record, error) {
@@ -90,5 +111,17 @@ func recorded(stateDir, intentID string) (workbench.Record, error) {
 	if err != nil {
 		return workbench.Record{}, err
 	}
-	return workbench.Record{Entrypoint: r.Entrypoint, PolicyDigest: r.PolicyDigest, Input: r.Input, Decision: r.Decision}, nil
+	return record(r), nil
+}
+
+// eachRecorded rebuilds every decision for "policy replay" and its like.
+func eachRecorded(stateDir string, fn func(workbench.Record) error) (int64, error) {
+	return supervisor.EachDecision(stateDir, func(r *supervisor.Recorded) error { return fn(record(r)) })
+}
+
+func record(r *supervisor.Recorded) workbench.Record {
+	return workbench.Record{
+		IntentID: r.IntentID, Entrypoint: r.Entrypoint, PolicyDigest: r.PolicyDigest,
+		Input: r.Input, InputDigest: r.InputDigest, Decision: r.Decision,
+	}
 }

@@ -13,11 +13,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockade-dev/stockade/rego/worker"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/launch"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/client"
 )
+
+// The workers of the daemons of these tests are this program again.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == worker.Argument {
+		if err := worker.Main(); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
 
 // The daemon on a runner that is already there, without privilege: it says ready when it
 // serves, ends when it is told to, and leaves no socket behind.

@@ -5,6 +5,7 @@ const (
 	cgroups     = "github.com/containerd/cgroups/v3"
 	cobra       = "github.com/spf13/cobra"
 	cpath       = "C"
+	fsnotify    = "github.com/fsnotify/fsnotify"
 	jsonexp     = "github.com/go-json-experiment/json"
 	libcgroups  = "github.com/opencontainers/cgroups"
 	libseccomp  = "github.com/seccomp/libseccomp-golang"
@@ -62,7 +63,9 @@ var Table = []Row{
 	// Policy: the only place where OPA enters.
 	{"policies", nil, nil},
 	{"rego", []string{"supervisor/api", "sandbox"}, []string{opa, jsonexp, xnet}},
-	{"rego/workbench", []string{"rego", "policies", "supervisor/api", "sandbox"}, []string{cobra, jsonexp}},
+	{"rego/worker", []string{"rego", "supervisor/api", "sandbox"}, []string{jsonexp, unix}},
+	{"rego/bundle", []string{"rego", "supervisor/api", "internal/durable"}, []string{opa, jsonexp, unix}},
+	{"rego/workbench", []string{"internal/durable", "rego", "rego/bundle", "policies", "supervisor/api", "sandbox"}, []string{cobra, jsonexp}},
 
 	// The sandbox, inside and out. The guest is linked into PID 1 of every session.
 	{"sandbox/guest", []string{"internal/packet"}, []string{unix}},
@@ -80,7 +83,7 @@ var Table = []Row{
 
 	// The supervisor and its two sides.
 	{"supervisor/ledger", []string{"supervisor/api", "rego", "sandbox"}, []string{jsonexp}},
-	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "sandbox", "sandbox/launch", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
+	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "rego/bundle", "sandbox", "sandbox/launch", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
 		[]string{jsonexp, unix, tlog}},
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp}},
 	{"supervisor/server", []string{"supervisor/api", "sandbox"}, []string{jsonexp, unix}},
@@ -93,8 +96,8 @@ var Table = []Row{
 
 	// The five commands.
 	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},
-	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
-		[]string{cobra, unix}},
+	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
+		[]string{cobra, fsnotify, unix}},
 	{"cmd/stockade-init", []string{"sandbox/guest"}, nil},
 	{"cmd/stockade-relay", []string{"sandbox/relay"}, nil},
 	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "internal/failpoint", "internal/reexec"}, []string{cobra, jsonexp}},

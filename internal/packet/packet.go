@@ -55,6 +55,9 @@ func Send(fd int, payload []byte, fds ...int) error {
 	return m.send(fd)
 }
 
+// Body is what Send sends of a payload of at most Inline bytes: for who makes the call himself.
+func Body(payload []byte) []byte { return append([]byte{inBody}, payload...) }
+
 // message is what one sendmsg needs.
 type message struct {
 	buffers [][]byte
@@ -166,11 +169,13 @@ const rightsSize = 16 + (4*(1+Descriptors)+7)/8*8
 // next Receive into the same buffer; the descriptors are the caller's. At the end
 // of the connection the error is io.EOF.
 func (b *Buffer) Receive(fd int) (payload []byte, fds []int, err error) {
-	var n, nrights, flags int
-	for {
-		n, nrights, flags, _, err = unix.Recvmsg(fd, b.body[:], b.rights[:], unix.MSG_CMSG_CLOEXEC)
-		if err != unix.EINTR {
-			break
+	n, nrights, flags, err := b.recvmsg(fd, 0)
+	if n == 0 && err == nil || err == unix.ECONNRESET {
+		// Without waiting the kernel looks for a message first, and for the end then: what came with the
+		// end, between the two, is still there. So is what was sent by a peer that ended without having read
+		// everything itself. After an end nothing comes.
+		if n, nrights, flags, err = b.recvmsg(fd, unix.MSG_DONTWAIT); err == unix.EAGAIN { // it was a message of nothing
+			return nil, nil, io.EOF
 		}
 	}
 	if err != nil {
@@ -203,6 +208,15 @@ func (b *Buffer) Receive(fd int) (payload []byte, fds []int, err error) {
 	}
 	CloseAll(fds)
 	return nil, nil, errMalformed
+}
+
+func (b *Buffer) recvmsg(fd, how int) (n, nrights, flags int, err error) {
+	for {
+		n, nrights, flags, _, err = unix.Recvmsg(fd, b.body[:], b.rights[:], unix.MSG_CMSG_CLOEXEC|how)
+		if err != unix.EINTR {
+			return n, nrights, flags, err
+		}
+	}
 }
 
 // parseRights returns every descriptor in a control buffer, also beside an error.

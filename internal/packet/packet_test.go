@@ -28,6 +28,45 @@ func openFiles(t testing.TB) int {
 	return len(fds)
 }
 
+// What is sent last is received, however soon its sender closes, and whether that has read everything or not.
+func TestLastWords(t *testing.T) {
+	buf := new(Buffer)
+	for _, unread := range []bool{false, true} {
+		lost := 0
+		for range 20000 {
+			fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if unread {
+				if err := Send(fds[0], []byte("question")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			gone := make(chan error, 1)
+			go func() {
+				err := Send(fds[1], []byte("last"))
+				unix.Close(fds[1])
+				gone <- err
+			}()
+			var got []byte
+			for err = unix.EAGAIN; err == unix.EAGAIN; {
+				got, _, err = buf.Receive(fds[0])
+			}
+			if string(got) != "last" {
+				lost++
+			}
+			unix.Close(fds[0])
+			if err := <-gone; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if lost > 0 {
+			t.Errorf("unread %v: %d of 20000 last messages were lost", unread, lost)
+		}
+	}
+}
+
 func TestSizes(t *testing.T) {
 	a, b := pair(t)
 	buf := new(Buffer)

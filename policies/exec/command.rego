@@ -1,9 +1,11 @@
 package stockade.exec
 
+import data.stockade.env as names
 import data.stockade.paths
 
 # METADATA
 # title: The number of arguments
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "argv_limit_exceeded",
 	"subject": "argv",
@@ -14,19 +16,21 @@ deny contains {
 
 # METADATA
 # title: The length of one argument
-# description: max_arg_bytes counts bytes; count of a string counts characters, of which UTF-8 makes up to four bytes.
+# description: max_arg_bytes counts bytes, count of a string characters, of which UTF-8 makes up to four bytes. So bytes are counted where they could be too many.
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "arg_length_exceeded",
 	"subject": sprintf("argv:%d", [i]),
 	"message": sprintf("longer than the %d bytes that are granted", [input.session.grant.exec.max_arg_bytes]),
 } if {
-	count(concat("", input.request.exec.argv)) > input.session.grant.exec.max_arg_bytes # or none is
+	count(concat("", input.request.exec.argv)) * 4 > input.session.grant.exec.max_arg_bytes # or none is
 	some i, arg in input.request.exec.argv
-	count(arg) > input.session.grant.exec.max_arg_bytes
+	count(hex.encode(arg)) > input.session.grant.exec.max_arg_bytes * 2
 }
 
 # METADATA
 # title: The working directory is below a granted prefix and does not climb
+# labels: {concern: command, requirement: R095}
 deny contains {
 	"code": "cwd_not_allowed",
 	"subject": sprintf("cwd:%s", [cwd]),
@@ -37,10 +41,11 @@ deny contains {
 }
 
 # METADATA
-# title: A relative directory is below the session's own
+# title: A relative directory is below the session's own, which the prefixes have to hold as well
 cwd_granted(cwd) if {
 	not startswith(cwd, "/")
 	not paths.climbs(cwd)
+	below_granted(concat("/", [object.get(input.session.grant, "workdir", "/"), cwd]))
 }
 
 cwd_granted(cwd) if {
@@ -55,6 +60,7 @@ below_granted(path) if paths.inside(path, paths.dirs(input.session.grant.exec.cw
 
 # METADATA
 # title: The number of variables in a patch
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "env_patch_limit_exceeded",
 	"subject": "env_patch",
@@ -65,6 +71,7 @@ deny contains {
 
 # METADATA
 # title: The names in a patch
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "env_var_not_allowed",
 	"subject": sprintf("env:%s", [name]),
@@ -86,13 +93,7 @@ env_granted(name, value) if input.session.grant.env.set[name] == value
 
 named(_) if not input.session.grant.env.allow
 
-named(name) if name in input.session.grant.env.allow
-
-named(name) if {
-	some pattern in input.session.grant.env.allow
-	endswith(pattern, "*")
-	startswith(name, trim_suffix(pattern, "*"))
-}
+named(name) if names.among(name, input.session.grant.env.allow)
 
 default env_reason(_) := "the name is not among those that are granted"
 
@@ -100,6 +101,7 @@ env_reason(name) := sprintf("policy set it to %s when the session was opened", [
 
 # METADATA
 # title: The output mode
+# labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "output_mode_not_allowed",
 	"subject": sprintf("output_mode:%s", [mode]),
@@ -112,6 +114,7 @@ deny contains {
 
 # METADATA
 # title: The paths that come back as artifacts
+# labels: {concern: command, requirement: R095}
 deny contains {
 	"code": "output_not_allowed",
 	"subject": sprintf("output:%s", [path]),

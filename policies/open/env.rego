@@ -9,13 +9,11 @@ env := object.get(local, "env", {})
 # description: |
 #   What the profile fixes wins over the caller; its defaults stand where the caller is
 #   silent. Absent env.allow means every name; the names below are refused all the same.
-granted_env := {
-	"set": object.union(object.remove(profile.env["default"], object.keys(env)), profile.env.fixed),
-	"max": profile.env.max,
-}
+granted_env := object.union(object.filter(profile.env, ["allow", "max"]), {"set": object.union(object.remove(profile.env["default"], object.keys(env)), profile.env.fixed)})
 
 # METADATA
 # title: The number of variables
+# labels: {concern: env, requirement: R087}
 deny contains {
 	"code": "env_limit_exceeded",
 	"subject": "env",
@@ -25,7 +23,21 @@ deny contains {
 }
 
 # METADATA
+# title: The names are the profile's
+# labels: {concern: env, requirement: R087}
+deny contains {
+	"code": "env_var_not_allowed",
+	"subject": sprintf("env:%s", [name]),
+	"message": sprintf("profile %s takes %s", [profile_name, concat(", ", profile.env.allow)]),
+} if {
+	profile.env.allow
+	some name, _ in env
+	not data.stockade.env.among(name, profile.env.allow)
+}
+
+# METADATA
 # title: Names that change how programs are loaded
+# labels: {concern: env, requirement: R087}
 deny contains {
 	"code": "env_var_not_allowed",
 	"subject": sprintf("env:%s", [name]),
@@ -37,6 +49,7 @@ deny contains {
 
 # METADATA
 # title: Variables that the profile fixes
+# labels: {concern: env, requirement: R087}
 deny contains {
 	"code": "env_var_not_allowed",
 	"subject": sprintf("env:%s", [name]),
@@ -50,6 +63,7 @@ deny contains {
 # METADATA
 # title: A caller's SOURCE_DATE_EPOCH is a number of seconds
 # description: The caller may choose the time of a build; it is in the request, and so in the receipt.
+# labels: {concern: env, requirement: R087}
 deny contains {
 	"code": "env_var_not_allowed",
 	"subject": "env:SOURCE_DATE_EPOCH",

@@ -3,6 +3,7 @@ package stockade.open
 # METADATA
 # title: The grant, all that the session may be
 # description: Defined only when every part is; a part that is missing refuses the session.
+# labels: {concern: grant, requirement: R080}
 grant := {
 	"profile": profile_name,
 	"root": granted_root,
@@ -14,6 +15,7 @@ grant := {
 	"network": granted_network,
 	"env": granted_env,
 	"exec": granted_exec,
+	"fs": object.get(profile, "fs", null),
 	"workdir": workdir,
 	"hostname": hostname,
 	"ttl_ns": ttl_ns,
@@ -21,10 +23,12 @@ grant := {
 	"on_restart": on_restart,
 	"accept_degraded": granted_degraded,
 	"verify": verify,
+	"expires_at_ns": expires,
 }
 
 # METADATA
 # title: What the caller should know although it is granted
+# labels: {concern: grant}
 warn contains sprintf("limits.%s: the profile grants at most %d", [name, granted]) if {
 	some name, granted in ceilings
 	limits[name] > granted
@@ -32,6 +36,7 @@ warn contains sprintf("limits.%s: the profile grants at most %d", [name, granted
 
 # METADATA
 # title: The session ends with its supervisor although the caller wants it to be kept
+# labels: {concern: grant}
 warn contains "on_restart: the profile grants terminate" if {
 	on_restart == "terminate"
 	input.request.open.on_restart == "adopt"

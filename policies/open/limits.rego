@@ -18,15 +18,26 @@ usual_ceilings := {name: min({usual, object.get(input.ceiling, name, usual)}) |
 
 asked_ceilings := {name: min({most, object.get(input.ceiling, name, most)}) |
 	some name, asked in limits
-	most := object.get(profile.ceilings.max, name, object.get(input.ceiling, name, asked))
+	most := object.get(profile.ceilings.max, name, object.get(input.ceiling, name, at_most(name, asked)))
 }
 
 # METADATA
+# title: What nobody bounds only tightens, but for a share, which is taken from others
+at_most(name, asked) := asked if name != "cpu_weight"
+
+at_most("cpu_weight", asked) := min({asked, 100})
+
+# METADATA
 # title: How long the session may live
-# description: Asked for more than the maximum, it is clamped and said so (C17).
-ttl_ns := min({wanted, object.get(input.ceiling, "ttl_ns", wanted)}) if {
+# description: |
+#   Asked for more than the maximum, it is clamped and said so (C17). Never longer than what grants it.
+ttl_ns := min({wanted, object.get(input.ceiling, "ttl_ns", wanted), left(wanted)}) if {
 	wanted := profile.ttl[ttl_bound]
 }
+
+left(wanted) := wanted if expires == 0
+
+left(wanted) := min({wanted, expires - input.now_ns}) if expires != 0
 
 ttl_bound := "max_ns" if {
 	input.request.open.session_ttl_ns

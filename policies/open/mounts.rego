@@ -1,5 +1,6 @@
 package stockade.open
 
+import data.stockade.paths
 import data.stockade.paths.host
 
 # METADATA
@@ -60,36 +61,45 @@ refused_mounts := mounts if count(granted_mounts) != count(mounts)
 
 # METADATA
 # title: The host paths that may be mounted to be read
-sources.ro := {path |
+sources["ro"] := {path |
 	some path, source in input.facts.sources
 	owners[source.owner_uid]
 	host.readable[source.resolved]
+	in_host_roots(source.resolved)
 } if {
 	"ro" in profile.mounts.modes
 }
+
+# METADATA
+# title: The profile mounts from here
+# description: Judged is what the path led to. A profile without host_roots leaves it to the operator.
+in_host_roots(_) if not profile.mounts.host_roots
+
+in_host_roots(resolved) if paths.inside(resolved, profile.mounts.host_roots)
 
 # METADATA
 # title: The host paths that may be mounted to be written
 # description: |
 #   Only what the caller owns, the superuser included, and where the operator permits it. An overlay is
 #   no less: what is written to it is committed.
-sources.rw := own if {
+sources["rw"] := own if {
 	"rw" in profile.mounts.modes
 	not in_place_of_rw
 }
 
-sources.rw := own_directories if {
+sources["rw"] := own_directories if {
 	"rw" in profile.mounts.modes
 	in_place_of_rw
 }
 
-sources.overlay := own_directories if "overlay" in profile.mounts.modes
+sources["overlay"] := own_directories if "overlay" in profile.mounts.modes
 
 own := {path |
 	some path, source in input.facts.sources
 	source.owner_uid == input.request.principal.uid
 	host.readable[source.resolved]
 	host.writable[source.resolved]
+	in_host_roots(source.resolved)
 }
 
 own_directories := {path | some path in own; input.facts.sources[path].kind == "dir"}
@@ -126,6 +136,7 @@ scratch_paths := {concat("", [path, "/"]) | path := profile.scratch[_].guest_pat
 
 # METADATA
 # title: The number of mounts
+# labels: {concern: mounts, requirement: R083}
 deny contains {
 	"code": "mount_limit_exceeded",
 	"subject": "mounts",
@@ -138,6 +149,7 @@ max_mounts := min({profile.mounts.max, object.get(input.ceiling, "mounts", profi
 
 # METADATA
 # title: The host path of a mount
+# labels: {concern: mounts, requirement: R083}
 mount_faults contains {
 	"code": "mount_host_path_not_allowed",
 	"subject": sprintf("mount:%s", [mount.host_path]),
@@ -149,6 +161,7 @@ mount_faults contains {
 
 # METADATA
 # title: The owner of a mount's source
+# labels: {concern: mounts, requirement: R083}
 mount_faults contains {
 	"code": "mount_host_path_not_allowed",
 	"subject": sprintf("mount:%s", [mount.host_path]),
@@ -161,7 +174,22 @@ mount_faults contains {
 }
 
 # METADATA
+# title: The place of a mount's source
+# labels: {concern: mounts, requirement: R083}
+mount_faults contains {
+	"code": "mount_host_path_not_allowed",
+	"subject": sprintf("mount:%s", [mount.host_path]),
+	"message": sprintf("%s resolves to %s; profile %s mounts from %s", [mount.host_path, source.resolved, profile_name, concat(" ", profile.mounts.host_roots)]),
+} if {
+	some mount in refused_mounts
+	source := input.facts.sources[mount.host_path]
+	host.readable[source.resolved]
+	not in_host_roots(source.resolved)
+}
+
+# METADATA
 # title: The mode of a mount
+# labels: {concern: mounts, requirement: R083}
 mount_faults contains {
 	"code": "mount_mode_not_allowed",
 	"subject": sprintf("mount:%s", [mount.host_path]),
@@ -170,11 +198,13 @@ mount_faults contains {
 	some mount in refused_mounts
 	host.may_read(mount.host_path)
 	owners[input.facts.sources[mount.host_path].owner_uid]
+	in_host_roots(input.facts.sources[mount.host_path].resolved)
 	not sources[mount.mode][mount.host_path]
 }
 
 # METADATA
 # title: The inside path of a mount
+# labels: {concern: mounts, requirement: R083}
 mount_faults contains {
 	"code": "mount_guest_path_not_allowed",
 	"subject": sprintf("mount:%s", [mount.guest_path]),
@@ -189,6 +219,7 @@ mount_faults contains {
 # description: |
 #   The complement over the request: a mount that no rule above speaks against, and that is
 #   not granted, is refused too.
+# labels: {concern: mounts, requirement: R083}
 deny contains {
 	"code": "mount_host_path_not_allowed",
 	"subject": "mounts",
@@ -199,4 +230,7 @@ deny contains {
 	count(mount_faults) == 0
 }
 
+# METADATA
+# title: Every reason against a mount is one against the session
+# labels: {concern: mounts, requirement: R083}
 deny contains fault if some fault in mount_faults

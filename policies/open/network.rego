@@ -1,5 +1,8 @@
 package stockade.open
 
+import data.stockade.exceptions
+import data.stockade.network
+
 # METADATA
 # title: The network, as asked or none
 network_mode := object.get(local, "network_mode", "none")
@@ -32,19 +35,29 @@ granted_network := {"mode": network_mode, "allow": granted_egress} if {
 
 known_network if network_mode in profile.networks
 
+known_network if {
+	profile
+	exceptions.lifted({"code": "network_mode_not_allowed", "subject": sprintf("network:%s", [network_mode])})
+}
+
 # METADATA
 # title: The destinations that the profile lists
 listed_egress := object.get(profile, "egress", [])
 
-granted_egress := [wanted | some wanted in egress; reachable(wanted)]
+granted_egress := [wanted | some wanted in egress; granted_destination(wanted)]
+
+granted_destination(wanted) if reachable(wanted)
+
+granted_destination(wanted) if {
+	not reachable(wanted)
+	exceptions.lifted({"code": "destination_not_allowed", "subject": sprintf("egress:%s", [place(wanted)])})
+}
 
 # METADATA
 # title: A destination that was asked for is one of those that are listed, or a part of one
 reachable(wanted) if {
 	some entry in listed_egress
-	same_place(entry, wanted)
-	same_ports(entry, wanted)
-	same_words(entry, wanted)
+	network.covers(entry, wanted)
 }
 
 # METADATA
@@ -55,60 +68,20 @@ reachable(wanted) if {
 	wanted.name
 }
 
-same_place(entry, wanted) if entry.name == wanted.name
-
-same_place(entry, wanted) if {
-	startswith(entry.name, "*.")
-	endswith(wanted.name, trim_prefix(entry.name, "*"))
-}
-
-same_place(entry, wanted) if entry.cidr == wanted.cidr
-
-same_place(entry, wanted) if {
-	net.cidr_contains(entry.cidr, wanted.cidr)
-	not beneath_reserved(entry.cidr, wanted.cidr)
-}
-
-# METADATA
-# title: A range that is not of the public internet lies between the two
-# description: |
-#   Who lists 0.0.0.0/0 means the internet, and not the machines next door: those are reached by a
-#   destination that lies among them, here as in a session (data.network.reserved).
-beneath_reserved(listed, wanted) if {
-	some range in data.network.reserved
-	net.cidr_contains(range, wanted)
-	not net.cidr_contains(range, listed)
-}
-
-# METADATA
-# title: No more ports than are listed
-same_ports(entry, _) if not entry.ports
-
-same_ports(entry, wanted) if {
-	count(wanted.ports) > 0
-	every port in wanted.ports {
-		port in entry.ports
-	}
-}
-
-# METADATA
-# title: A destination that goes by its address alone is more than one that says its name
-same_words(entry, _) if entry.protocol == "tcp"
-
-same_words(entry, wanted) if object.get(entry, "protocol", "") == object.get(wanted, "protocol", "")
-
 # METADATA
 # title: The network mode is one of the profile's
+# labels: {concern: network, requirement: R084}
 deny contains {
 	"code": "network_mode_not_allowed",
 	"subject": sprintf("network:%s", [network_mode]),
 	"message": sprintf("profile %s grants %s", [profile_name, concat(", ", profile.networks)]),
 } if {
-	not known_network
+	not network_mode in profile.networks
 }
 
 # METADATA
 # title: Every destination that was asked for is granted
+# labels: {concern: network, requirement: R084}
 deny contains {
 	"code": "destination_not_allowed",
 	"subject": sprintf("egress:%s", [place(wanted)]),
@@ -124,8 +97,15 @@ deny contains {
 # description: Always defined, so that a denial that quotes it cannot vanish.
 default place(_) := "?"
 
-place(wanted) := sprintf("%s%s", [object.get(wanted, "name", object.get(wanted, "cidr", "?")), ports_of(wanted)])
+place(wanted) := sprintf("%s%s%s", [object.get(wanted, "name", object.get(wanted, "cidr", "?")), ports_of(wanted), words_of(wanted)])
 
 default ports_of(_) := ""
 
 ports_of(wanted) := sprintf(":%s", [concat(",", [sprintf("%d", [port]) | some port in wanted.ports])]) if count(wanted.ports) > 0
+
+# METADATA
+# title: A destination that goes by its address alone is called another
+# description: An exception for a name does not lift the denial of the same name without its word.
+words_of(wanted) := sprintf("/%s", [wanted.protocol]) if {
+	wanted.protocol
+} else := ""

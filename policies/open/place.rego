@@ -13,12 +13,30 @@ workdir := local.workdir if {
 
 # METADATA
 # title: The working directory is not in a file system of the kernel
+# labels: {concern: place, requirement: R087}
 deny contains {
 	"code": "workdir_not_allowed",
 	"subject": sprintf("workdir:%s", [local.workdir]),
 	"message": "a session does not work in /proc, /sys or /dev",
 } if {
 	paths.inside(local.workdir, ["/proc/", "/sys/", "/dev/"])
+}
+
+# METADATA
+# title: The working directory is where the profile works
+# labels: {concern: workdir, requirement: R082}
+deny contains {
+	"code": "workdir_not_allowed",
+	"subject": sprintf("workdir:%s", [workdir]),
+	"message": sprintf("profile %s works below %s", [profile_name, concat(" ", profile.workdir_prefixes)]),
+} if {
+	profile.workdir_prefixes
+	not in_workdirs(workdir)
+}
+
+in_workdirs(path) if {
+	paths.inside(path, profile.workdir_prefixes)
+	not paths.climbs(path)
 }
 
 # METADATA
@@ -29,6 +47,7 @@ hostname := profile.hostname["default"] if {
 
 # METADATA
 # title: A fixed host name cannot be chosen
+# labels: {concern: place, requirement: R085}
 deny contains {
 	"code": "hostname_not_allowed",
 	"subject": sprintf("hostname:%s", [local.hostname]),
@@ -40,11 +59,17 @@ deny contains {
 
 # METADATA
 # title: Processes that outlive their execution
-# description: Granted on request only, where the profile allows them.
-background := object.get(input.request.open, "allow_background_processes", profile.background["default"])
+# description: As asked, else as the profile has it, where it allows them at all.
+background := object.get(input.request.open, "allow_background_processes", usual_background)
+
+usual_background if {
+	profile.background.allowed == true
+	profile.background["default"] == true
+} else := false
 
 # METADATA
 # title: Background processes are the profile's to allow
+# labels: {concern: place, requirement: R112}
 deny contains {
 	"code": "background_not_allowed",
 	"subject": "allow_background_processes",

@@ -1,5 +1,7 @@
 package stockade.open
 
+import data.stockade.exceptions
+
 # METADATA
 # title: The layers that the caller does without, as asked
 degraded := object.get(input.request.open, "accept_degraded", [])
@@ -7,12 +9,20 @@ degraded := object.get(input.request.open, "accept_degraded", [])
 # METADATA
 # title: The layers that the session may be without
 # description: Only second walls are in question; one is left out where the host lacks it, and nowhere else.
-granted_degraded := [layer | some layer in degraded; degradable(layer)]
+granted_degraded := [layer | some layer in degraded; granted_without(layer)]
 
 degradable(layer) if layer in profile.degradable
 
+granted_without(layer) if degradable(layer)
+
+granted_without(layer) if {
+	not degradable(layer)
+	exceptions.lifted({"code": "degraded_not_allowed", "subject": sprintf("degraded:%s", [layer])})
+}
+
 # METADATA
 # title: The profile keeps its walls
+# labels: {concern: proof, requirement: R085}
 deny contains {
 	"code": "degraded_not_allowed",
 	"subject": sprintf("degraded:%s", [layer]),

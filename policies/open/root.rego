@@ -10,8 +10,12 @@ root_kind := kind if {
 
 # METADATA
 # title: The host paths that the root is made of
+# labels: {concern: root}
 root_paths contains local.root.dir.path
 
+# METADATA
+# title: The host paths that alone are to be seen
+# labels: {concern: root}
 root_paths contains path if some path in local.root.paths.paths
 
 # METADATA
@@ -29,6 +33,7 @@ refused_root_paths := {path | some path in root_paths; not host.may_read(path)}
 
 # METADATA
 # title: Every path of the root may be read inside
+# labels: {concern: root, requirement: R082}
 deny contains {
 	"code": "root_not_allowed",
 	"subject": sprintf("root:%s", [path]),
@@ -39,6 +44,7 @@ deny contains {
 
 # METADATA
 # title: A hermetic session does not see the host
+# labels: {concern: root, requirement: R082}
 deny contains {
 	"code": "hermetic_root",
 	"subject": sprintf("root:%s", [root_name]),
@@ -50,6 +56,7 @@ deny contains {
 
 # METADATA
 # title: The kind of root is one of the profile's
+# labels: {concern: root, requirement: R082}
 deny contains {
 	"code": "root_not_allowed",
 	"subject": sprintf("root:%s", [root_name]),

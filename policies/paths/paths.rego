@@ -3,6 +3,7 @@
 # description: |
 #   Paths are compared by components: /a/bc is not below /a/b (R095). Both sides of a
 #   comparison therefore end in a slash; lists of directories in data are written so.
+# labels: {concern: paths}
 package stockade.paths
 
 # METADATA

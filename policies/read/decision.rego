@@ -3,17 +3,20 @@
 # description: |
 #   Operations without effect. The supervisor shows a principal its own sessions,
 #   executions, intents, events and receipts only; these rules say that it may look at
-#   all. Two reads show what belongs to every principal: they are the administrators'.
+#   all. Some reads show what belongs to every principal: they are the administrators'.
+# labels: {concern: read}
 package stockade.read
 
 import data.stockade.principals
 
 # METADATA
 # title: No answer is a denial
+# labels: {concern: decision}
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "read", "message": "no rule of the policy applies"}]}
 
 # METADATA
 # title: Every principal may look at what is its own
+# labels: {concern: decision}
 decision := {"allow": true, "deny": [], "warn": []} if {
 	count(deny) == 0
 	served
@@ -21,6 +24,7 @@ decision := {"allow": true, "deny": [], "warn": []} if {
 
 # METADATA
 # title: Something speaks against it
+# labels: {concern: decision}
 decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
 
 # METADATA
@@ -49,7 +53,7 @@ operations := {
 
 # METADATA
 # title: The operations that show what is everybody's
-administration := {"admin.quiescence", "admin.snapshot"}
+administration := {"admin.quiescence", "admin.snapshot", "admin.policy.status", "admin.policy.preview"}
 
 op := object.get(input, ["request", "op"], "")
 
@@ -59,6 +63,7 @@ served if op in administration
 
 # METADATA
 # title: Only the operations that this package is about
+# labels: {concern: read, requirement: R081}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "operation",
@@ -69,6 +74,7 @@ deny contains {
 
 # METADATA
 # title: Only an administrator sees what is everybody's
+# labels: {concern: read, requirement: R090}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "principal",
@@ -80,6 +86,7 @@ deny contains {
 
 # METADATA
 # title: The session is the caller's own
+# labels: {concern: read, requirement: R090}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "session",

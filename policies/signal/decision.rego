@@ -6,23 +6,28 @@
 #   the caller's own, so these rules see no other's; they say so all the same.
 #   input.process is the execution, input.session its session. A rule of your own in this
 #   package can deny by input.process.labels, for example.
+# labels: {concern: signal}
 package stockade.signal
 
+import data.stockade.approval.required
 import data.stockade.principals
 
 # METADATA
 # title: No answer is a denial
+# labels: {concern: decision}
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "signal", "message": "no rule of the policy applies"}]}
 
 # METADATA
 # title: Nothing speaks against it, and what it is about is there
-decision := {"allow": true, "deny": [], "warn": []} if {
+# labels: {concern: decision}
+decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
 	count(deny) == 0
 	present
 }
 
 # METADATA
 # title: Something speaks against it
+# labels: {concern: decision}
 decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
 
 op := object.get(input, ["request", "op"], "")
@@ -45,7 +50,11 @@ on_execution := {
 
 # METADATA
 # title: The operations on more than one session
-on_more := {"host.process.stop", "admin.drain"}
+on_more := {"host.process.stop"} | administration
+
+# METADATA
+# title: The operations that concern everybody
+administration := {"admin.drain", "admin.policy.activate"}
 
 # METADATA
 # title: What the operation is about is there, with the grant that bounds it
@@ -77,8 +86,14 @@ present if {
 	input.request.drain
 }
 
+present if {
+	op == "admin.policy.activate"
+	input.request.activate
+}
+
 # METADATA
 # title: Only the operations that this package is about
+# labels: {concern: signal, requirement: R081}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "operation",
@@ -95,6 +110,7 @@ served if op in on_more
 
 # METADATA
 # title: What the operation is about is there
+# labels: {concern: signal, requirement: R081}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "object",
@@ -105,6 +121,7 @@ deny contains {
 
 # METADATA
 # title: The session is the caller's own
+# labels: {concern: signal, requirement: R090}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "session",
@@ -123,10 +140,24 @@ in_session if input.request.stop.session_id
 own_session if input.session.principal.uid == input.request.principal.uid
 
 # METADATA
+# title: What goes on by it ends with the grant
+# description: To end something is always right.
+# labels: {concern: expiry, requirement: R109}
+deny contains {
+	"code": "expired",
+	"subject": "grant",
+	"message": "the grant of the session has ended",
+} if {
+	input.session.grant.expires_at_ns <= input.now_ns
+	op in {"host.process.input", "host.process.modify", "host.process.resume", "host.session.resume"}
+}
+
+# METADATA
 # title: The signal is one of the grant's
 # description: |
 #   To close a session, to take a part of its network away, and to cancel or stop what runs in it,
 #   is always its owner's right, and needs no signal of the grant.
+# labels: {concern: signal, requirement: R075}
 deny contains {
 	"code": "signal_not_allowed",
 	"subject": sprintf("signal:%s", [signal]),
@@ -142,12 +173,13 @@ asked_signal := input.request.signal.signal
 asked_signal := input.request.deliver.signal
 
 # METADATA
-# title: Only an administrator keeps everybody from working
+# title: Only an administrator does what concerns everybody
+# labels: {concern: signal, requirement: R090}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "principal",
 	"message": "only the administrators of the supervisor may do this",
 } if {
-	op == "admin.drain"
+	op in administration
 	not principals.administrator
 }

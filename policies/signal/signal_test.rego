@@ -42,6 +42,8 @@ stopping_in_session := {
 
 draining(uid) := {"request": {"op": "admin.drain", "principal": {"uid": uid}, "drain": {}}}
 
+activating(uid) := {"request": {"op": "admin.policy.activate", "principal": {"uid": uid}, "activate": {}}}
+
 codes(document) := {deny.code | some deny in decision.deny} if {
 	decision := signal.decision with input as document
 }
@@ -150,7 +152,27 @@ test_only_an_administrator_drains if {
 	codes(json.remove(draining(0), ["/request/drain"])) == {"operation_not_allowed"}
 }
 
+test_only_an_administrator_activates_a_policy if {
+	allowed(activating(0))
+	codes(activating(1000)) == {"operation_not_allowed"}
+	codes(json.remove(activating(0), ["/request/activate"])) == {"operation_not_allowed"}
+}
+
 test_data_names_the_administrators if {
 	decision := signal.decision with input as draining(1000) with data.principals.administrators as [1000]
 	decision.allow == true
+}
+
+# R109: what has ended is not gone on with; to end something is always right.
+test_an_ended_grant_ends_and_does_not_go_on if {
+	every document in controls {
+		ended := json.patch(document, [{"op": "add", "path": "/session/grant/expires_at_ns", "value": 100}, {"op": "add", "path": "/now_ns", "value": 100}])
+		decision := signal.decision with input as ended
+		decision.allow == not_going_on[document.request.op] == true
+	}
+}
+
+not_going_on := {
+	"host.process.input": false, "host.process.modify": false, "host.process.resume": false,
+	"host.process.signal": true, "host.process.pause": true, "host.process.cancel": true, "host.process.delete": true,
 }

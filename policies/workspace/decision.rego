@@ -6,15 +6,21 @@
 #   An overlay was granted only where rw would have been, so its owner may commit it, unless
 #   the profile leaves that to somebody else. A rule of your own in this package can deny by
 #   input.request.workspace.paths, for example.
+# labels: {concern: workspace}
 package stockade.workspace
+
+import data.stockade.approval.required
+import data.stockade.caps
 
 # METADATA
 # title: No answer is a denial
+# labels: {concern: decision}
 default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subject": "workspace", "message": "no rule of the policy applies"}]}
 
 # METADATA
 # title: Nothing speaks against it, and there is a session whose grant bounds it
-decision := {"allow": true, "deny": [], "warn": []} if {
+# labels: {concern: decision}
+decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
 	count(deny) == 0
 	input.session.grant
 	input.request.workspace
@@ -22,12 +28,14 @@ decision := {"allow": true, "deny": [], "warn": []} if {
 
 # METADATA
 # title: Something speaks against it
+# labels: {concern: decision}
 decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
 
 op := object.get(input, ["request", "op"], "")
 
 # METADATA
 # title: Only the operations that this package is about
+# labels: {concern: workspace, requirement: R081}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "operation",
@@ -38,6 +46,7 @@ deny contains {
 
 # METADATA
 # title: The session is the caller's own
+# labels: {concern: workspace, requirement: R090}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "session",
@@ -50,6 +59,7 @@ own_session if input.session.principal.uid == input.request.principal.uid
 
 # METADATA
 # title: The grant has not ended
+# labels: {concern: workspace, requirement: R109}
 deny contains {
 	"code": "expired",
 	"subject": "grant",
@@ -64,6 +74,7 @@ deny contains {
 # description: |
 #   commit false in a profile keeps what is written from the caller's directory for good: such
 #   sessions try things out, and what they should keep is collected as outputs.
+# labels: {concern: workspace, requirement: R092}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "commit",
@@ -71,4 +82,17 @@ deny contains {
 } if {
 	op == "host.workspace.commit"
 	data.profiles[input.session.profile].commit == false
+}
+
+# METADATA
+# title: No cap of the caller, its tenant or the session's labels keeps it from committing
+# labels: {concern: caps}
+deny contains {
+	"code": "operation_not_allowed",
+	"subject": "commit",
+	"message": "a cap of the caller, its tenant or the labels commits nothing",
+} if {
+	op == "host.workspace.commit"
+	some cap in caps.applied
+	cap.commit == false
 }

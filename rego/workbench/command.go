@@ -3,12 +3,13 @@
 // decided as it did.
 //
 // It promises that a policy is judged here as it will be in the supervisor: the same
-// engine, the same builtins, the same digest. It talks to no daemon.
+// engine, the same builtins, the same digest. Only learn talks to a supervisor.
 package workbench
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -18,6 +19,7 @@ import (
 
 	"github.com/stockade-dev/stockade/policies"
 	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/rego/bundle"
 )
 
 // ErrFinding is why a command ends with exit code 1: it did its work, and printed
@@ -37,19 +39,31 @@ func ExitCode(err error) int {
 
 // Record is a decision as it was recorded.
 type Record struct {
+	IntentID     string
 	Entrypoint   string
 	PolicyDigest string
 	Input        rego.Input
+	InputDigest  string // of the canonical bytes of Input
 	Decision     rego.Decision
 }
 
 // RecordSource finds the decision about an intent in a state directory.
 type RecordSource func(stateDir, intentID string) (Record, error)
 
+// PolicySource finds a revision that a state directory keeps, by its digest.
+type PolicySource func(stateDir, digest string) (fs.FS, error)
+
+// EachRecord calls fn with every decision in a state directory that can be rebuilt, and counts the others.
+type EachRecord func(stateDir string, fn func(Record) error) (left int64, err error)
+
 // Options of the commands.
 type Options struct {
-	Records  RecordSource // nil: why explains receipts only
-	StateDir string       // default of --state
+	Records  RecordSource                 // nil: why explains receipts only
+	All      EachRecord                   // nil: replay and audit know exports only
+	Policy   PolicySource                 // nil: why knows the revisions that it is shown only
+	Dial     func(socket string) Sessions // nil: there is no learn
+	Socket   string                       // default of --socket
+	StateDir string                       // default of --state
 }
 
 // Command returns the command "policy".
@@ -65,13 +79,17 @@ denial), 2 the command could not do its work.`,
 		SilenceErrors: true,
 	}
 	cmd.PersistentFlags().BoolVar(&b.json, "json", false, "print one JSON document")
-	cmd.AddCommand(b.init(), b.check(), b.test(), b.eval(), b.why(), b.schema())
+	cmd.AddCommand(
+		b.init(), b.check(), b.test(), b.eval(), b.why(), b.schema(), b.audit(), b.replay(), b.diff(), b.bench(), b.learn(),
+		b.keygen(), b.sign(),
+	)
 	return cmd
 }
 
 type bench struct {
-	opts Options
-	json bool
+	opts   Options
+	json   bool
+	stderr io.Writer // for what is not the result; nil before a command runs
 }
 
 // print writes v as JSON, or has text write it for a person.
@@ -88,15 +106,29 @@ func (b *bench) print(cmd *cobra.Command, v any, text func()) error {
 	return nil
 }
 
-// tree is the policy in dir, or the shipped library.
+// loadTree loads the policy in dir, or the shipped library.
+func loadTree(dir string) (*rego.Engine, fs.FS, error) {
+	fsys, err := tree(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	engine, err := load(dir)
+	return engine, fsys, err
+}
+
+// tree is the policy in dir, which may be a bundle's tarball, or the shipped library.
 func tree(dir string) (fs.FS, error) {
 	if dir == "" {
 		return policies.FS, nil
 	}
 	if info, err := os.Stat(dir); err != nil {
 		return nil, err
-	} else if !info.IsDir() {
-		return nil, fmt.Errorf("%s is not a directory", dir)
+	} else if info.IsDir() {
+		return os.DirFS(dir), nil
 	}
-	return os.DirFS(dir), nil
+	r, err := bundle.Open(dir, bundle.Trust{Owner: uint32(os.Geteuid())})
+	if err != nil {
+		return nil, err
+	}
+	return r.FS, nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,6 +34,9 @@ type judged struct {
 	ElapsedNS   int64            `json:"elapsed_ns"`
 	Reasons     []rego.Reason    `json:"reasons,omitempty"`
 	Notes       []string         `json:"notes,omitempty"`
+	Replay      *replayed        `json:"replay,omitzero"`    // of why
+	Recorded    *judged          `json:"recorded,omitzero"`  // of why, when another policy is asked
+	Smallest    []rego.Least     `json:"smallest,omitempty"` // with which it would be allowed
 }
 
 // question is what the flags of eval say.
@@ -46,6 +50,7 @@ type question struct {
 
 func (b *bench) eval() *cobra.Command {
 	q := question{uid: uint32(os.Getuid()), gid: uint32(os.Getgid())}
+	var smallest bool
 	cmd := &cobra.Command{
 		Use:   "eval --request FILE",
 		Short: "Ask a policy for one decision, without a supervisor",
@@ -78,7 +83,13 @@ documents that policy sees ({"principal": …, "grant": …} and {"exec_id": …
 				return fmt.Errorf("eval: there is no operation %q", q.op)
 			}
 			d, reasons := engine.Explain(cmd.Context(), ref, in)
-			return b.verdict(cmd, in, d, reasons, nil)
+			j := b.judge(in, d, reasons)
+			if smallest && !d.Allow {
+				if j.Smallest, err = engine.Least(cmd.Context(), ref, in); err != nil {
+					return err
+				}
+			}
+			return b.show(cmd, j)
 		},
 	}
 	f := cmd.Flags()
@@ -92,6 +103,7 @@ documents that policy sees ({"principal": …, "grant": …} and {"exec_id": …
 	f.Uint32Var(&q.uid, "uid", q.uid, "uid of the principal")
 	f.Uint32Var(&q.gid, "gid", q.gid, "gid of the principal")
 	f.Int64Var(&q.now, "now-ns", 0, "time of the decision; the present without it")
+	f.BoolVar(&smallest, "smallest", false, "of a denial, search for the smallest changes with which it would be allowed")
 	_ = cmd.MarkFlagRequired("request") // fails only for a flag that does not exist
 	return cmd
 }
@@ -101,7 +113,11 @@ func load(dir string) (*rego.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A person waits gladly; the supervisor's deadlines are for bursts of callers.
+	return loadFS(fsys)
+}
+
+// loadFS loads a policy for a person, who waits gladly: the supervisor's deadlines are for bursts of callers.
+func loadFS(fsys fs.FS) (*rego.Engine, error) {
 	return rego.Load(fsys, rego.Options{Deadline: 5 * time.Second})
 }
 
@@ -177,17 +193,22 @@ func lookUp(req *api.Request) rego.Facts {
 	return facts
 }
 
-// verdict prints a decision and ends with a finding when it denies.
-func (b *bench) verdict(cmd *cobra.Command, in rego.Input, d rego.Decision, reasons []rego.Reason, notes []string) error {
+// judge is a decision for whoever reads it, with what would be in force.
+func (b *bench) judge(in rego.Input, d rego.Decision, reasons []rego.Reason) judged {
 	j := judged{
 		Allow: d.Allow, Deny: d.Deny, Warn: d.Warn, Grant: d.Grant, Limits: d.Limits, Obligations: d.Obligations,
-		Policy: d.Policy, InputDigest: d.InputDigest, ElapsedNS: int64(d.Elapsed), Reasons: reasons, Notes: notes,
+		Policy: d.Policy, InputDigest: d.InputDigest, ElapsedNS: int64(d.Elapsed), Reasons: reasons,
 	}
 	if d.Allow && d.Grant != nil {
 		effective, clamped, deny := rego.Meet(in.Request.Open, *d.Grant, in.Ceiling)
 		j.Effective, j.Clamped = &effective, clamped
 		j.Allow, j.Deny = len(deny) == 0, deny
 	}
+	return j
+}
+
+// show prints a decision and ends with a finding when it denies.
+func (b *bench) show(cmd *cobra.Command, j judged) error {
 	if err := b.print(cmd, j, func() { j.text(cmd.OutOrStdout()) }); err != nil {
 		return err
 	}
@@ -198,8 +219,18 @@ func (b *bench) verdict(cmd *cobra.Command, in rego.Input, d rego.Decision, reas
 }
 
 func (j judged) text(out io.Writer) {
+	if r := j.Replay; r != nil && r.Identical {
+		fmt.Fprintf(out, "replayed: input %s and answer are the recorded ones, bit for bit\n", r.Input)
+	} else if r != nil {
+		fmt.Fprintf(out, "not replayed: %s\n", r.Why)
+	}
 	for _, n := range j.Notes {
 		fmt.Fprintln(out, "note:", n)
+	}
+	if j.Recorded != nil {
+		fmt.Fprint(out, "recorded: ")
+		j.Recorded.text(out)
+		fmt.Fprint(out, "\nnow: ")
 	}
 	for _, w := range j.Warn {
 		fmt.Fprintln(out, "warning:", w)
@@ -243,6 +274,15 @@ func (j judged) text(out io.Writer) {
 				enough = " (and all is allowed)"
 			}
 			fmt.Fprintf(out, "    would help: %s%s\n", remedy.Change, enough)
+		}
+	}
+	for _, l := range j.Smallest {
+		fmt.Fprintf(out, "\nallowed with a smallest change of the %s (found by trying %d):\n", l.Of, l.Tried)
+		for _, c := range l.Changes {
+			fmt.Fprintln(out, "   ", c)
+		}
+		for _, d := range l.Differs {
+			fmt.Fprintf(out, "    the grant, beside that of the smallest request: %s\n", d)
 		}
 	}
 	if len(j.Reasons) == 0 && len(j.Policy.Rules) > 0 {

@@ -16,6 +16,7 @@ import (
 
 func (b *bench) why() *cobra.Command {
 	var policy, state string
+	var smallest bool
 	cmd := &cobra.Command{
 		Use:   "why INTENT_ID | RECEIPT.json | -",
 		Short: "Explain a recorded decision: each denial, its rule, and what would have helped",
@@ -23,8 +24,13 @@ func (b *bench) why() *cobra.Command {
 state directory of the supervisor it asks the policy the recorded question again and
 explains the answer; without it, it says what the receipt itself knows.
 
-The policy must be the one that decided. If its digest is another one, why says so, and
-explains what this policy would decide today.`,
+The policy must be the one that decided: the one that --policy names, or the revision that the
+state directory keeps, or the shipped library. Then the decision is replayed, and why says that input and answer are the
+recorded ones bit for bit. If the digest is another one it does not pretend: it shows what was recorded, and what
+this policy would decide.
+
+Of a denial it names the smallest changes, of the request, the session's grant or the policy's data, with
+which it would have been allowed. They are searched for: each was tried with the whole of the decision.`,
 		Example: `  stockade policy why --state /var/lib/stockade sha256:3f5a…
   stockade exec --json s1 -- true | stockade policy why -
   stockade policy why --policy my-policy receipt.json`,
@@ -41,37 +47,102 @@ explains what this policy would decide today.`,
 			record, err := b.record(state, intent)
 			switch {
 			case err == nil:
-				return b.explain(cmd, policy, record)
+				return b.explain(cmd, policy, state, record, smallest)
 			case receipt == nil:
 				return fmt.Errorf("why %s: %w", intent, err)
 			}
 			d := rego.Decision{
 				Allow: receipt.Outcome != api.OutcomeDenied, Deny: receipt.Deny, Warn: receipt.Warn, Policy: receipt.Policy,
 			}
-			return b.verdict(cmd, rego.Input{}, d, nil, []string{fmt.Sprintf("from the receipt alone (%v)", err)})
+			j := b.judge(rego.Input{}, d, nil)
+			j.Notes = []string{fmt.Sprintf("from the receipt alone (%v)", err)}
+			return b.show(cmd, j)
 		},
 	}
 	cmd.Flags().StringVar(&policy, "policy", "", "directory of the policy; the shipped library without it")
+	cmd.Flags().BoolVar(&smallest, "smallest", true, "search for the smallest changes with which it would have been allowed")
 	cmd.Flags().StringVar(&state, "state", b.opts.StateDir, "state directory of the supervisor")
 	return cmd
 }
 
 // explain asks the recorded question again.
-func (b *bench) explain(cmd *cobra.Command, policy string, record Record) error {
-	engine, err := load(policy)
+func (b *bench) explain(cmd *cobra.Command, policy, state string, record Record, smallest bool) error {
+	engine, err := b.decider(policy, state, record.PolicyDigest)
 	if err != nil {
 		return err
 	}
 	defer engine.Close()
-	var notes []string
-	if engine.Digest() != record.PolicyDigest {
-		notes = append(notes, fmt.Sprintf("the policy that decided was %s", record.PolicyDigest))
-	}
 	d, reasons := engine.Explain(cmd.Context(), record.Entrypoint, record.Input)
-	if d.Allow != record.Decision.Allow {
-		notes = append(notes, fmt.Sprintf("recorded was allow=%t", record.Decision.Allow))
+	j := b.judge(record.Input, d, reasons)
+	r := replayed{Policy: record.PolicyDigest, Input: record.InputDigest}
+	switch {
+	case engine.Digest() != record.PolicyDigest:
+		r.Why = "another policy is asked: name the one that decided with --policy to have it replayed"
+		was := b.judge(record.Input, record.Decision, nil)
+		was.Policy.Digest, was.InputDigest = record.PolicyDigest, record.InputDigest
+		j.Recorded = &was
+		j.Notes = append(j.Notes, fmt.Sprintf("the policy that decided was %s; this is not a replay, but what %s would say", record.PolicyDigest, engine.Digest()))
+	case record.InputDigest != "" && d.InputDigest != record.InputDigest:
+		r.Why = fmt.Sprintf("the input is %s, recorded is %s", d.InputDigest, record.InputDigest)
+	default:
+		r.Why = unlike(record.Decision, d)
+		r.Identical = r.Why == ""
 	}
-	return b.verdict(cmd, record.Input, d, reasons, notes)
+	j.Replay = &r
+	if smallest && !d.Allow {
+		if j.Smallest, err = engine.Least(cmd.Context(), record.Entrypoint, record.Input); err != nil {
+			return err
+		}
+	}
+	return b.show(cmd, j)
+}
+
+// replayed says whether a recorded decision was repeated.
+type replayed struct {
+	Identical bool   `json:"identical"` // input and answer are the recorded ones, bit for bit
+	Why       string `json:"why,omitempty"`
+	Policy    string `json:"policy_digest"`
+	Input     string `json:"input_digest"`
+}
+
+// unlike says in what a decision differs from the recorded one; "" when it is the same, bit for bit.
+func unlike(recorded, d rego.Decision) string {
+	for _, part := range []struct {
+		name     string
+		was, now any
+	}{
+		{"allow", recorded.Allow, d.Allow},
+		{"deny", recorded.Deny, d.Deny},
+		{"warn", recorded.Warn, d.Warn},
+		{"grant", recorded.Grant, d.Grant},
+		{"limits", recorded.Limits, d.Limits},
+		{"obligations", recorded.Obligations, d.Obligations},
+		{"rules", recorded.Policy.Rules, d.Policy.Rules},
+	} {
+		was, err := api.Encode(part.was)
+		if err != nil {
+			return err.Error()
+		}
+		now, err := api.Encode(part.now)
+		if err != nil {
+			return err.Error()
+		}
+		if !bytes.Equal(was, now) {
+			return fmt.Sprintf("bug: %s was %.200s and is %.200s", part.name, was, now)
+		}
+	}
+	return ""
+}
+
+// decider is the policy that is to explain: the one that is named, else the revision that decided, if it is kept, else
+// the shipped library.
+func (b *bench) decider(policy, state, digest string) (*rego.Engine, error) {
+	if policy == "" && b.opts.Policy != nil && state != "" {
+		if fsys, err := b.opts.Policy(state, digest); err == nil {
+			return loadFS(fsys)
+		}
+	}
+	return load(policy)
 }
 
 var errNoState = errors.New("there is no state directory to look it up in: see --state")

@@ -456,6 +456,41 @@ func TestOnePID(t *testing.T) {
 	}
 }
 
+// R053: what parks is under its session's ceilings only, and so is what it has born by then: nothing is let go with that. Nor
+// is what stays more than the ceiling allows: here it is two threads and more, which no execve has ended.
+func TestPlaceOneAlone(t *testing.T) {
+	tree := open(t)
+	s := create(t, tree, "s1", limits)
+	stand(t, s)
+	for _, own := range []sandbox.ExecLimits{{MemoryBytes: 16 << 20}, {CPUMillis: 100}, {PIDs: 2}} {
+		leaf, err := s.LeafWith(own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hijacked, _ := in(t, s, leaf, "wait")
+		child, _ := in(t, s, leaf, "wait")
+		if err := leaf.Place(hijacked.Process.Pid); err == nil {
+			t.Errorf("%+v: placed with another process beside it", own)
+		}
+		child.Process.Kill()
+		child.Wait()
+		if err := leaf.Place(hijacked.Process.Pid); err != nil {
+			t.Errorf("%+v: the control: %v", own, err)
+		}
+		if err := leaf.Kept(); (err != nil) != (own.PIDs == 2) {
+			t.Errorf("%+v: kept: %v", own, err)
+		}
+		hijacked.Process.Kill()
+		hijacked.Wait()
+		if err := leaf.Kept(); err != nil {
+			t.Errorf("%+v: when it has gone: %v", own, err)
+		}
+		if err := leaf.Remove(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // R242 T091: groups of executions on v1 go with a session that nobody ended, and what is in them.
 func TestSweepLeaves(t *testing.T) {
 	tree := open(t)

@@ -24,7 +24,7 @@ func (g group) cpuTime() (time.Duration, error) {
 	return time.Duration(micros) * time.Microsecond, nil
 }
 
-// Clock tells once that a group has used up the processor time that it may have. The kernel has no such
+// Clock tells that a group has used up the processor time that it may have. The kernel has no such
 // ceiling; what it has is a count. The Clock looks at it at the earliest moment at which the rest can be used up on
 // the processors that the group may have, and not in between: beyond the limit is what they do in
 // [shortest] and a tick, or in [longest] after a time without any use.
@@ -41,13 +41,13 @@ const (
 )
 
 // Clock calls out, on a goroutine of its own, when the executions of the session have used the limit
-// together. The caller stops it.
-func (s *Session) Clock(limit time.Duration, out func()) *Clock {
+// together, and again until it succeeds. The caller stops it.
+func (s *Session) Clock(limit time.Duration, out func() error) *Clock {
 	return s.clock(s.unified.child("x"), limit, s.limits.CPUMillis, out)
 }
 
 // Clock is [Session.Clock] for one execution. It ends by itself with the leaf.
-func (l *Leaf) Clock(limit time.Duration, out func()) *Clock {
+func (l *Leaf) Clock(limit time.Duration, out func() error) *Clock {
 	millis := l.session.limits.CPUMillis
 	if l.limits.CPUMillis != 0 {
 		millis = l.limits.CPUMillis
@@ -55,12 +55,14 @@ func (l *Leaf) Clock(limit time.Duration, out func()) *Clock {
 	return l.session.clock(l.group, limit, millis, out)
 }
 
-func (s *Session) clock(g group, limit time.Duration, millis int64, out func()) *Clock {
+func (s *Session) clock(g group, limit time.Duration, millis int64, out func() error) *Clock {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Clock{stop: stop}
 	c.done.Go(func() {
 		if s.tree.watch.usedUp(ctx, g, limit, min(millis, 1000*int64(runtime.NumCPU()))) {
-			out()
+			for out() != nil && ctx.Err() == nil { // the kernel has no descriptor left, or no memory
+				time.Sleep(shortest)
+			}
 		}
 	})
 	return c
@@ -92,8 +94,11 @@ func (w *watcher) usedUp(ctx context.Context, g group, limit time.Duration, mill
 		}
 		used, err := g.cpuTime()
 		switch {
-		case err != nil:
-			return false // the group is gone
+		case err != nil && gone(err):
+			return false
+		case err != nil: // it goes on all the same
+			timer.Reset(shortest)
+			continue
 		case used >= limit:
 			return ctx.Err() == nil
 		case used == before && woken != nil && g.frozen():

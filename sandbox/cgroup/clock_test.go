@@ -1,9 +1,13 @@
 package cgroup_test
 
 import (
+	"errors"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
@@ -39,15 +43,16 @@ func TestClock(t *testing.T) {
 		}
 		limit := used + 100*time.Millisecond
 		over := make(chan time.Duration, 2) // more than the one that there is to be
-		c := leaf.Clock(limit, func() {
+		c := leaf.Clock(limit, func() error {
 			used, err := leaf.CPUTime()
 			if err != nil {
 				t.Error(err)
 			}
 			over <- used - limit
+			return nil
 		})
 		session := make(chan struct{})
-		c2 := s.Clock(limit, func() { close(session) }) // twice would panic
+		c2 := s.Clock(limit, func() error { close(session); return nil }) // twice would panic
 		beyond := <-over
 		<-session
 		time.Sleep(50 * time.Millisecond)
@@ -88,7 +93,7 @@ func TestClock(t *testing.T) {
 func TestClockStandsWhileFrozen(t *testing.T) {
 	s, leaf := spinning(t, 1000)
 	var told atomic.Bool
-	stopped := leaf.Clock(time.Millisecond, func() { told.Store(true) })
+	stopped := leaf.Clock(time.Millisecond, func() error { told.Store(true); return nil })
 	stopped.Stop()
 	at := told.Load()
 	if err := s.Freeze(t.Context(), true); err != nil {
@@ -99,7 +104,7 @@ func TestClockStandsWhileFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := make(chan struct{})
-	c := leaf.Clock(used+20*time.Millisecond, func() { close(out) })
+	c := leaf.Clock(used+20*time.Millisecond, func() error { close(out); return nil })
 	defer c.Stop()
 	select {
 	case <-out:
@@ -119,6 +124,56 @@ func TestClockStandsWhileFrozen(t *testing.T) {
 	}
 }
 
+// T073: who has no descriptor for the moment has one later, and the time is up all the same: the Clock looks again, and tells
+// again who could not act.
+func TestClockGoesOn(t *testing.T) {
+	_, leaf := spinning(t, 1000)
+	used, err := leaf.CPUTime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan int, 10)
+	tries := 0
+	c := leaf.Clock(used+50*time.Millisecond, func() error {
+		tries++
+		told <- tries
+		if tries < 3 {
+			return errors.New("not now")
+		}
+		return nil
+	})
+	defer c.Stop()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond) // it looks at least once
+	_, none := os.Open("/dev/null")
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(none, unix.EMFILE) {
+		t.Fatalf("there were descriptors: %v", none)
+	}
+	for want := range 3 {
+		select {
+		case got := <-told:
+			if got != want+1 {
+				t.Errorf("told %d, want %d", got, want+1)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("told %d times", want)
+		}
+	}
+	c.Stop()
+	if len(told) > 0 {
+		t.Error("told after it was done")
+	}
+}
+
 // A Clock ends with its group, and says nothing then.
 func TestClockOfNothing(t *testing.T) {
 	tree := open(t)
@@ -128,7 +183,7 @@ func TestClockOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := leaf.Clock(time.Second, func() { t.Error("told") })
+	c := leaf.Clock(time.Second, func() error { t.Error("told"); return nil })
 	if err := leaf.Remove(); err != nil {
 		t.Fatal(err)
 	}

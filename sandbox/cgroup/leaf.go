@@ -210,10 +210,35 @@ func (l *Leaf) Place(pid int) error {
 			return fmt.Errorf("process %d is not in the %s cgroup %s: %v", pid, c, g.dir(), err)
 		}
 	}
+	// What parks is not believed either: another execution may write to its memory at its start, and have it fork. What was
+	// born before the move is under the session's ceilings only.
+	in, err := members(l.group.dir())
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(in, func(other int) bool { return other != pid }) {
+		return fmt.Errorf("cgroup %s: holds %v, and not only the parked process %d", l.group.dir(), in, pid)
+	}
 	if l.limits.PIDs == 0 {
 		return nil
 	}
 	return l.bound("pids")
+}
+
+// Kept says whether what was released is within the ceiling of pids, which what parks need not be: execve ends its threads. One that
+// keeps them has not become the command.
+func (l *Leaf) Kept() error {
+	if l.limits.PIDs == 0 {
+		return nil
+	}
+	now, err := number(l.groups["pids"].file("pids.current"))
+	if err != nil {
+		return missing(err)
+	}
+	if now > l.limits.PIDs {
+		return fmt.Errorf("cgroup %s: has %d processes, more than %d", l.group.dir(), now, l.limits.PIDs)
+	}
+	return nil
 }
 
 // Files reads the ceilings of the execution back, and compares them with what was asked for.

@@ -71,6 +71,7 @@ var probes = []probe{
 	{name: "trace", objects: []string{"1"}, want: ends(unix.EPERM), try: tryTrace},
 
 	// The network, and the ceiling on processes.
+	{name: "see an interface beyond the loopback", want: nothing, try: tryInterfaces},
 	{name: "connect to 192.0.2.1:80", want: byNetwork, try: tryConnect},
 	{name: "fork past the ceiling", of: forks, want: ends(unix.EAGAIN), try: tryFork},
 }

@@ -69,8 +69,7 @@ func (w *call) ended(e ...Exit) {
 	}
 	close(w.exit)
 	if w.parked != nil {
-		close(w.parked.over)
-		w.done()
+		w.parked.end()
 	}
 }
 
@@ -206,6 +205,7 @@ func (c *Conn) Spawn(ctx context.Context, cmd Command, s Streams) (*Process, err
 		files = append(files, theirs)
 		w.parked = parked
 		w.done = sync.OnceFunc(func() { parked.socket.Close(); c.answered() })
+		parked.done = w.done
 	}
 	id, err := c.register(w)
 	if err != nil {
@@ -215,6 +215,9 @@ func (c *Conn) Spawn(ctx context.Context, cmd Command, s Streams) (*Process, err
 		return nil, err
 	}
 	a, err := c.exchange(ctx, w, encode(kindSpawn, id, f), files...)
+	if w.parked != nil {
+		files[len(files)-1].Close() // as long as we have the executor's end, it does not close
+	}
 	p := &Process{PID: a.pid, Exited: w.exit, conn: c, call: id, parked: w.parked, done: w.done}
 	if err == nil && p.parked != nil {
 		err = p.parked.wait(ctx)

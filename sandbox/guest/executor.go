@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -25,13 +26,17 @@ import (
 //	runner                              executor
 //	  │◀─────────────────────── parked ─┤  nobody reads its memory any more
 //	  │  command {argv, env, cwd, …}    │  Release
-//	  ├────────────────────────────────▶│  lowers limits, looks the program up, execve
+//	  ├────────────────────────────────▶│  lowers limits, looks the program up
+//	  │◀─────────────────────── becomes ┤  all is done but execve
 //	  │◀──────────────────────── failed │  or end of file: it is the command now
+//
+// An end of file without becomes is an executor that has ended, of its ceiling perhaps: there was no command.
 //
 // Like everything that runs inside, it is believed no more than a command is.
 const (
 	kindParked  = 16 + iota // executor to runner; apart from the kinds that init knows
 	kindCommand             // runner to executor
+	kindBecomes             // executor to runner
 )
 
 // Execute is the executor's life up to execve, and returns its exit status if it does not come
@@ -63,6 +68,9 @@ func Execute() int {
 		return refuse(&Error{StageRequest, "decode", syscall.EPROTO})
 	}
 	if len(f.Canary) > 0 {
+		if becomes() != 0 {
+			return 1
+		}
 		unix.Close(socketFD)
 		return tryAll(f.Canary)
 	}
@@ -114,11 +122,22 @@ func (f *commandFrame) execute() *Error {
 	if err := limit(f.Rlimits, 0); err != nil {
 		return &Error{StageRequest, "rlimits", errno(err)}
 	}
+	if e := becomes(); e != 0 {
+		return &Error{StageClone, "execve " + program, e}
+	}
 	e := errno(syscall.Exec(program, f.Argv, f.Env))
 	if slices.Contains(cloneErrors, e) {
 		return &Error{StageClone, "execve " + program, e}
 	}
 	return &Error{StageProgram, "execve " + program, e}
+}
+
+// becomes says that nothing is left to do but execve. The runtime does not hear of the call: for one that may wait it would have
+// another thread at hand, for which there may be no room.
+func becomes() syscall.Errno {
+	message := packet.Body(encode(kindBecomes, 0, nil))
+	_, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, socketFD, uintptr(unsafe.Pointer(&message[0])), uintptr(len(message)), unix.MSG_NOSIGNAL, 0, 0)
+	return e
 }
 
 // parked is the runner's end of the conversation with an executor.
@@ -127,6 +146,10 @@ type parked struct {
 	file   *os.File // socket's
 	socket *packet.Conn
 	over   chan struct{} // closed when the executor, or the command that it became, has ended
+	done   func()        // closes the socket; when over, and nobody waits for what the executor has said before
+
+	mu      sync.Mutex
+	waiting bool
 }
 
 // newParked returns the runner's end, and the executor's, which the caller closes.
@@ -141,13 +164,42 @@ func newParked(cmd Command) (*parked, *os.File, error) {
 		theirs.Close()
 		return nil, nil, err
 	}
-	return &parked{cmd, ours, socket, make(chan struct{})}, theirs, nil
+	return &parked{cmd: cmd, file: ours, socket: socket, over: make(chan struct{})}, theirs, nil
 }
 
-// errRuns is what the end of file means: the command has taken the executor's place.
-var errRuns = errors.New("the executor has closed its socket")
+// end is told that it has ended.
+func (k *parked) end() {
+	k.mu.Lock()
+	close(k.over)
+	waiting := k.waiting
+	k.mu.Unlock()
+	if !waiting {
+		k.done()
+	}
+}
 
-// receive returns the next message, or errRuns.
+// listen keeps the socket open until the function that it returns is called: a command can have ended before it is heard
+// that there was one.
+func (k *parked) listen() (stop func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waiting = true
+	return func() {
+		k.mu.Lock()
+		k.waiting = false
+		k.mu.Unlock()
+		select {
+		case <-k.over:
+			k.done()
+		default:
+		}
+	}
+}
+
+// errClosed is the end of file. After becomes it means that the command has taken the executor's place.
+var errClosed = errors.New("the executor has closed its socket")
+
+// receive returns the next message, or errClosed.
 func (k *parked) receive(ctx context.Context) (kind byte, rest *decoder, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = k.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -157,7 +209,7 @@ func (k *parked) receive(ctx context.Context) (kind byte, rest *decoder, err err
 	case ctx.Err() != nil:
 		return 0, nil, ctx.Err()
 	case err != nil:
-		return 0, nil, errRuns
+		return 0, nil, errClosed
 	case len(msg) > packet.Inline: // a refusal has one path in it
 		return 0, nil, errMalformed
 	}
@@ -167,9 +219,10 @@ func (k *parked) receive(ctx context.Context) (kind byte, rest *decoder, err err
 
 // wait returns once the command is parked.
 func (k *parked) wait(ctx context.Context) error {
+	defer k.listen()()
 	kind, rest, err := k.receive(ctx)
 	switch {
-	case err == errRuns: // by its end: there was no room for it
+	case err == errClosed: // by its end: there was no room for it
 		return k.ended(ctx, &Error{StageClone, "start executor", syscall.EAGAIN})
 	case err != nil:
 		return err
@@ -181,12 +234,18 @@ func (k *parked) wait(ctx context.Context) error {
 
 // release tells the command, and returns once it has been executed.
 func (k *parked) release(ctx context.Context) error {
+	defer k.listen()()
 	if err := k.socket.Send(encode(kindCommand, 0, &commandFrame{k.cmd})); err != nil {
 		return k.ended(ctx, &Error{StageClone, "release", syscall.ESRCH})
 	}
 	kind, rest, err := k.receive(ctx)
-	if err == errRuns {
-		return nil
+	if err == errClosed {
+		return k.ended(ctx, &Error{StageClone, "execve, before which the executor ended", syscall.ESRCH})
+	}
+	if err == nil && kind == kindBecomes && decode(rest, nil) == nil {
+		if kind, rest, err = k.receive(ctx); err == errClosed {
+			return nil
+		}
 	}
 	if err != nil {
 		return err

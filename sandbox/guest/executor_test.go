@@ -149,6 +149,24 @@ func TestOwnRlimits(t *testing.T) {
 	}
 }
 
+// A command with limits of its own has been started when it runs, not when it has ended.
+func TestOwnRlimitsStart(t *testing.T) {
+	b := start(t, baseline())
+	cmd := command("/bin/sleep", "1000")
+	cmd.Rlimits = []Rlimit{{unix.RLIMIT_NOFILE, 50, 50}}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	n := null(t)
+	p, err := b.Spawn(ctx, cmd, Streams{n, n, n, nil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Signal(t.Context(), syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	<-p.Exited
+}
+
 // A parked command that is never released leaves nothing.
 func TestParkedEnds(t *testing.T) {
 	b := start(t, baseline())
@@ -200,6 +218,40 @@ func TestParkedEnds(t *testing.T) {
 	if err := p.Release(t.Context()); err == nil {
 		t.Error("released after the end")
 	}
+}
+
+// An executor that ends between Release and execve is no command that has ended: here it is killed when it has been told
+// the command, and has not been able to read it.
+func TestExecutorEndsBeforeExecve(t *testing.T) {
+	b := start(t, baseline())
+	for _, tt := range []struct {
+		name string
+		sig  syscall.Signal
+	}{{"killed", syscall.SIGKILL}, {"ended", syscall.SIGTERM}} {
+		p, output := b.park(shell("echo ran"))
+		if err := p.Signal(t.Context(), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		released := make(chan error)
+		go func() { released <- p.Release(t.Context()) }()
+		time.Sleep(20 * time.Millisecond) // whether it has been told by then makes no difference
+		for _, sig := range []syscall.Signal{tt.sig, syscall.SIGCONT} {
+			if err := p.Signal(t.Context(), sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+				t.Fatal(err)
+			}
+		}
+		var e *Error
+		if err := <-released; !errors.As(err, &e) || e.Stage != StageClone || e.Errno != syscall.ESRCH {
+			t.Errorf("%s: released: %v", tt.name, err)
+		}
+		if exit, ok := <-p.Exited; !ok || exit.Status&0x7f != syscall.WaitStatus(tt.sig) {
+			t.Errorf("%s: %#x", tt.name, exit.Status)
+		}
+		if text := output(); text != "" {
+			t.Errorf("%s: wrote %q", tt.name, text)
+		}
+	}
+	waitAlone(t, b)
 }
 
 // Where there is no room for an executor, that is said.

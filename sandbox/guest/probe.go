@@ -2,7 +2,9 @@ package guest
 
 import (
 	"errors"
+	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -76,7 +78,8 @@ func tryKeyctl(string) error {
 
 func tryIOUring(string) error { return invoke(unix.SYS_IO_URING_SETUP, 1, 0) }
 
-func tryBPF(string) error { return invoke(unix.SYS_BPF, unix.BPF_PROG_LOAD, 0) }
+// tryBPF asks for what no kernel knows: who may load programs is not asked first, which many hosts refuse to everybody.
+func tryBPF(string) error { return invoke(unix.SYS_BPF, 1<<16, 0) }
 
 // invoke makes a system call that cannot succeed.
 func invoke(trap, a1, a2 uintptr) error {
@@ -93,8 +96,9 @@ func trySetID(string) error {
 	return unix.Fchmod(fd, 0o600|unix.S_ISUID)
 }
 
+// tryVsock asks for it with a flag that there is not, which every kernel refuses before it looks whether it has the family.
 func tryVsock(string) error {
-	fd, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|1<<16, 0)
 	if err == nil {
 		unix.Close(fd)
 	}
@@ -145,6 +149,37 @@ func tryTrace(pid string) error {
 		return err
 	}
 	return invoke(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(n))
+}
+
+// tryInterfaces looks for an interface that is up beyond the loopback: without one there is no way out, whatever a connection
+// ends with. Some kernels have more in every namespace, which are down.
+func tryInterfaces(string) error {
+	data, err := os.ReadFile("/proc/self/net/dev")
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for line := range strings.Lines(string(data)) {
+		name, _, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if !ok || name == "lo" {
+			continue
+		}
+		flags, err := unix.NewIfreq(name)
+		if err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, flags); err != nil {
+			return err
+		}
+		if flags.Uint16()&unix.IFF_UP != 0 {
+			return nil
+		}
+	}
+	return errEmpty
 }
 
 // connectPatience is how long a connection to nowhere may take to be refused.

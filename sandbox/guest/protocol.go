@@ -46,7 +46,7 @@ const (
 // Version is the first member of setup: runner and init are built together, and
 // a stray mixture of the two must not run. A runner that is replaced under live sessions
 // speaks with the inits of the one before, so it changes with every change of a message.
-const Version = 3
+const Version = 4
 
 // What bounds a decoded list: execve's own limits are lower.
 const (

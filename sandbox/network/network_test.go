@@ -453,7 +453,7 @@ func TestRelayPrivilege(t *testing.T) {
 	}
 	id := fmt.Sprint(relayUID)
 	ids := strings.Join([]string{id, id, id, id}, "\t")
-	for _, want := range []string{"Uid:\t" + ids, "Gid:\t" + ids, "Groups:\t \n", "CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1"} {
+	for _, want := range []string{"Uid:\t" + ids, "Gid:\t" + ids, "Groups:\t \n", "CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2\n"} {
 		if !strings.Contains(string(status), want) {
 			t.Errorf("status lacks %q:\n%s", want, status)
 		}

@@ -64,7 +64,10 @@ func confine() error {
 			return fmt.Errorf("rlimit %d: %w", l.resource, err)
 		}
 	}
-	return powerless()
+	if err := powerless(); err != nil {
+		return err
+	}
+	return restrict() // last, because it refuses what came before
 }
 
 // powerless looks for what this process could do beyond its user.

@@ -160,12 +160,30 @@ func (x *execution) spawn(ctx context.Context, cmd guest.Command, streams guest.
 		if err == nil {
 			err = process.Release(ctx)
 		}
+		if err == nil {
+			err = x.kept()
+		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	x.watchClock()
 	return process, nil
+}
+
+// keeping bounds how long the kernel may take to forget threads that execve has ended.
+const keeping = time.Second
+
+// kept waits until the command is within its ceiling of pids.
+func (x *execution) kept() error {
+	begun := time.Now()
+	for pause := 100 * time.Microsecond; ; pause *= 2 {
+		err := x.leaf.Kept()
+		if err == nil || time.Since(begun) > keeping {
+			return err
+		}
+		time.Sleep(pause)
+	}
 }
 
 // parked is the process that is to become the command, by its number outside: the only one in the leaf.
@@ -186,9 +204,9 @@ func (x *execution) watchClock() {
 	if x.limits.CPUTime == 0 {
 		return
 	}
-	x.clock = x.leaf.Clock(x.limits.CPUTime, func() {
+	x.clock = x.leaf.Clock(x.limits.CPUTime, func() error {
 		x.spend(sandbox.ScopeExecution)
-		_ = x.leaf.Kill()
+		return x.leaf.Kill()
 	})
 }
 

@@ -134,13 +134,13 @@ func (s *session) watchClock() {
 	if limit == 0 {
 		return
 	}
-	s.clock = s.groups.Clock(limit, func() {
+	s.clock = s.groups.Clock(limit, func() error {
 		s.mu.Lock()
 		s.spent = true
 		for _, x := range s.execs {
 			x.spend(sandbox.ScopeSession)
 		}
 		s.mu.Unlock()
-		_ = s.groups.KillExecutions()
+		return s.groups.KillExecutions()
 	})
 }

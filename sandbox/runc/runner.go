@@ -63,6 +63,7 @@ func New(o Options) (_ *Runner, err error) {
 	var undo cleanup.Stack
 	defer undo.Run()
 	r := runnerOf(o)
+	allowCores()
 	if err := r.lock(&undo); err != nil {
 		return nil, err
 	}
@@ -75,6 +76,15 @@ func New(o Options) (_ *Runner, err error) {
 	r.stock = r.newStock(o.Stock)
 	undo.Release()
 	return r, nil
+}
+
+// allowCores makes room for the limit of cores that executions get, which is 1 (setup): what we were started with may be 0, at
+// which the kernel hands them to programs, and only CAP_SYS_RESOURCE raises it. Evidence says what it became.
+func allowCores() {
+	var now unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_CORE, &now) == nil && now.Max == 0 {
+		_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 0, Max: 1})
+	}
 }
 
 func runnerOf(o Options) *Runner {

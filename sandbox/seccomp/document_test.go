@@ -74,6 +74,8 @@ func (r row) said() string {
 	switch {
 	case r.verdict == refused:
 		return unix.ErrnoName(r.answer())
+	case r.errno == unchanged:
+		return "allowed, else without effect"
 	case r.args != "":
 		return "allowed, else " + unix.ErrnoName(r.answer())
 	}

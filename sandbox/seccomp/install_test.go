@@ -20,6 +20,9 @@ import (
 // A filter cannot be taken off again: every test of the real thing is a child of its own.
 func TestMain(m *testing.M) {
 	if role := os.Getenv("SECCOMP_TEST_ROLE"); role != "" {
+		if role == "cores" { // as a session has it; where that cannot be, the test says so
+			unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
+		}
 		if profile := os.Getenv("SECCOMP_TEST_PROFILE"); profile != "" {
 			if err := install(profile, os.Getenv("SECCOMP_TEST_REPORT") != ""); err != nil {
 				fmt.Println("install:", err)
@@ -64,6 +67,7 @@ var roles = map[string]func(){
 	"tries":    tries,
 	"families": families,
 	"works":    works,
+	"cores":    cores,
 	"true":     func() {},
 }
 
@@ -168,6 +172,61 @@ func TestSocketFamilies(t *testing.T) {
 			if refused := answer == "EAFNOSUPPORT"; refused == want[family] {
 				t.Errorf("%s: family %s: %s", profile, family, answer)
 			}
+		}
+	}
+}
+
+// cores lowers the limit of cores by every door, and says what it is then.
+func cores() {
+	var none, old unix.Rlimit
+	for _, door := range []struct {
+		name     string
+		nr       uintptr
+		resource uintptr
+		args     [2]uintptr
+	}{
+		{"setrlimit", unix.SYS_SETRLIMIT, unix.RLIMIT_CORE, [2]uintptr{uintptr(unsafe.Pointer(&none))}},
+		{"setrlimit, garbage above", unix.SYS_SETRLIMIT, 1<<40 | unix.RLIMIT_CORE, [2]uintptr{uintptr(unsafe.Pointer(&none))}},
+		{"prlimit64", unix.SYS_PRLIMIT64, unix.RLIMIT_CORE, [2]uintptr{uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(&old))}},
+		{"prlimit64, garbage above", unix.SYS_PRLIMIT64, 1<<40 | unix.RLIMIT_CORE, [2]uintptr{uintptr(unsafe.Pointer(&none))}},
+	} {
+		args := [3]uintptr{door.resource, door.args[0]}
+		if door.nr == unix.SYS_PRLIMIT64 {
+			args = [3]uintptr{0, door.resource, door.args[0]}
+		}
+		_, _, e := syscall.Syscall6(door.nr, args[0], args[1], args[2], door.args[1], 0, 0)
+		fmt.Printf("%s: %s\n", door.name, name(e))
+	}
+	var now unix.Rlimit
+	if err := unix.Prlimit(0, unix.RLIMIT_CORE, nil, &now); err != nil {
+		fmt.Println("query:", err)
+	}
+	fmt.Printf("left: %d %d\n", now.Cur, now.Max)
+	fmt.Printf("other limits: %v\n", unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: 1000, Max: 1000}))
+}
+
+// T042: at a limit of 1 the kernel hands a core to no program, at 0 it does: nobody comes there, nor is anybody told that he
+// has not.
+func TestCoresStay(t *testing.T) {
+	for profile, left := range map[string]string{"": "0 0", "default": "1 1", "build": "1 1", "strict": "1 1"} {
+		got := answers(t, "cores", profile)
+		if profile == "" && got["setrlimit"] != "ok" {
+			t.Skip("the limit of cores cannot be 1 here: ", got)
+		}
+		for what, answer := range got {
+			want := "ok"
+			switch what {
+			case "left":
+				want = left
+			case "other limits":
+				want = "<nil>"
+			}
+			if answer != want {
+				t.Errorf("%q: %s: %s, want %s", profile, what, answer, want)
+			}
+		}
+		if len(got) != 6 {
+			t.Errorf("%q: %v", profile, got)
 		}
 	}
 }

@@ -13,7 +13,7 @@ type row struct {
 	verdict  verdict
 	only     [][]condition // allowed only when one of these holds; nil means whatever the arguments
 	unless   [][]condition // and not when one of these does
-	errno    unix.Errno    // the refusal; 0 means EPERM
+	errno    unix.Errno    // the refusal; 0 means EPERM, and unchanged that nothing is done and no error told
 	profiles []string      // nil means every one
 	args     string        // what only and unless mean, in words
 	why      string
@@ -31,11 +31,17 @@ func (r row) in(profile string) bool {
 }
 
 func (r row) answer() unix.Errno {
-	if r.errno == 0 {
+	switch r.errno {
+	case 0:
 		return unix.EPERM
+	case unchanged:
+		return 0
 	}
 	return r.errno
 }
+
+// tells reports whether a refusal of the row is news to anybody.
+func (r row) tells() bool { return r.answer() != unix.ENOSYS && r.answer() != 0 }
 
 var (
 	general = []string{"default"}
@@ -60,7 +66,12 @@ const (
 	unshareHarmless = unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SYSVSEM
 	setid           = unix.S_ISUID | unix.S_ISGID
 	tioclinux       = 0x541c
+	unchanged       = unix.Errno(1 << 16) // of a row: beyond every errno
 )
+
+// limits are all but RLIMIT_CORE. The kernel knows no more.
+var limits = []uint64{unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_DATA, unix.RLIMIT_STACK, unix.RLIMIT_RSS, unix.RLIMIT_NPROC, unix.RLIMIT_NOFILE,
+	unix.RLIMIT_MEMLOCK, unix.RLIMIT_AS, unix.RLIMIT_LOCKS, unix.RLIMIT_SIGPENDING, unix.RLIMIT_MSGQUEUE, unix.RLIMIT_NICE, unix.RLIMIT_RTPRIO, unix.RLIMIT_RTTIME}
 
 // none is the condition "no bit of mask is set in arg".
 func none(arg uint, mask uint64) [][]condition { return [][]condition{{{arg, mask, 0}}} }
@@ -138,12 +149,15 @@ var rows = []row{
 	{title: "namespaces", calls: `unshare`, verdict: allowed, only: none(0, ^uint64(unshareHarmless)), args: "only CLONE_FS, CLONE_FILES, CLONE_SYSVSEM", why: "threads that part with a working directory; no namespaces"},
 	{title: "namespaces", calls: `setns`, verdict: refused, why: "namespaces of others"},
 	{title: "processes", calls: `fork vfork execve execveat exit exit_group wait4 waitid getpid getppid gettid getpgid getpgrp setpgid getsid setsid
-		kill tkill tgkill pidfd_open pidfd_send_signal getrusage times getrlimit setrlimit prlimit64
+		kill tkill tgkill pidfd_open pidfd_send_signal getrusage times getrlimit
 		set_tid_address set_robust_list get_robust_list futex futex_waitv futex_wake futex_wait futex_requeue
 		rseq arch_prctl prctl restart_syscall getcpu
 		sched_yield sched_getaffinity sched_setaffinity sched_getparam sched_getscheduler sched_get_priority_max
 		sched_get_priority_min sched_rr_get_interval sched_getattr getpriority ioprio_get`,
 		verdict: allowed, why: "the life of processes and threads of one's own; ids and the pid namespace bound the rest"},
+	{title: "core dumps", calls: `setrlimit`, verdict: allowed, errno: unchanged, only: equal(0, limits...), args: "any limit but RLIMIT_CORE",
+		why: "at the limit of 1 that a session begins with, a crash is given to no program of the host's core_pattern; at 0 it is. Whoever sets it means to have no cores, and has none: he is told that it was done, because ssh-agent and gpg end when it was not"},
+	{title: "core dumps", calls: `prlimit64`, verdict: allowed, errno: unchanged, only: append(equal(1, limits...), []condition{{2, ^uint64(0), 0}}), args: "any limit but RLIMIT_CORE, or a query", why: "as setrlimit"},
 	{title: "priorities", calls: `setpriority ioprio_set sched_setparam sched_setscheduler sched_setattr`, verdict: allowed, profiles: wide,
 		why: "being nicer, which builds are; real-time classes need CAP_SYS_NICE"},
 	{title: "own restrictions", calls: `landlock_create_ruleset landlock_add_rule landlock_restrict_self`, verdict: allowed,

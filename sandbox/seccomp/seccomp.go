@@ -13,7 +13,7 @@
 // A refusal can be told as well as answered: with report, what a row refuses becomes a
 // notification (SECCOMP_RET_USER_NOTIF) that somebody must answer (sandbox/notify), and
 // [Lookup] says with what. What answers ENOSYS is never told: every C library asks for a
-// dozen of such calls, and takes its other way.
+// dozen of such calls, and takes its other way. Nor is what is answered as if it had been done.
 //
 // Non-goals: answering notifications, per-execution filters, 32-bit programs (killed, as
 // x32 ones are).
@@ -172,7 +172,7 @@ func errno(e unix.Errno) libseccomp.ScmpAction { return libseccomp.ActErrno.SetR
 // rules are what a row adds to a stage.
 func (r row) rules(stage int, report bool) []rule {
 	refuse := errno(r.answer())
-	if report && r.answer() != unix.ENOSYS {
+	if report && r.tells() {
 		refuse = libseccomp.ActNotify
 	}
 	var out []rule

@@ -35,6 +35,12 @@ var bodies = map[Op]func(*Request, []byte) (Scope, *Error){
 	OpBlobPut:       parametersOf(func(r *Request, p *BlobPut) Scope { r.Blob = p; return Scope{} }),
 	OpSessionNarrow: parametersOf(func(r *Request, p *SessionNarrow) Scope { r.Narrow = p; return p.Scope }),
 
+	OpApprove: parametersOf(setVerdict),
+	OpDeny:    parametersOf(setVerdict),
+
+	OpPolicyPreview:  parametersOf(setActivate),
+	OpPolicyActivate: parametersOf(setActivate),
+
 	OpWorkspaceDiff:    parametersOf(setSpace),
 	OpWorkspaceCommit:  parametersOf(setSpace),
 	OpWorkspaceDiscard: parametersOf(setSpace),
@@ -42,10 +48,17 @@ var bodies = map[Op]func(*Request, []byte) (Scope, *Error){
 
 func setSession(r *Request, p *SessionTarget) Scope { r.Session = p; return p.Scope }
 func setProcess(r *Request, p *ProcessTarget) Scope { r.Process = p; return p.Scope }
+func setVerdict(r *Request, p *Verdict) Scope       { r.Verdict = p; return p.Scope }
 func setSpace(r *Request, p *Workspace) Scope       { r.Space = p; return p.Scope }
+func setActivate(r *Request, p *PolicyActivate) Scope {
+	r.Activate = p
+	return p.Scope
+}
 
 // Reads reports whether the operation is one without effect: it can be repeated as it is.
-func (r *Request) Reads() bool { return r.Read != nil || r.Op == OpWorkspaceDiff }
+func (r *Request) Reads() bool {
+	return r.Read != nil || r.Op == OpWorkspaceDiff || r.Op == OpPolicyPreview
+}
 
 // Ref returns the execution that an operation on one names, or nil for other operations.
 func (r *Request) Ref() *ProcessRef {

@@ -63,8 +63,18 @@ const (
 	CodeKeyConflict        Code = "idempotency_conflict"
 	CodeKeyInFlight        Code = "idempotency_in_flight"
 	CodeDraining           Code = "draining"
+	CodeApprovalNotFound   Code = "approval_not_found"
+	CodeApprovalSettled    Code = "approval_settled"
+	CodeApprovalReview     Code = "approval_review_mismatch"
+	CodeApprovalLimit      Code = "approval_limit_exceeded"
 	CodeInvalidCursor      Code = "invalid_cursor"
 	CodeGone               Code = "gone"
+	CodePolicyFixed        Code = "policy_fixed"
+	CodePolicyRefused      Code = "policy_refused"
+	CodePolicyUntrusted    Code = "policy_untrusted"
+	CodePolicyRollback     Code = "policy_rollback"
+	CodePolicyChanged      Code = "policy_changed"
+	CodePolicyBlocked      Code = "policy_blocked"
 
 	// Executions: it started, or should have.
 	CodeSpawnFailed            Code = "spawn_failed"
@@ -107,14 +117,21 @@ const (
 	CodeRunnerUnavailable  Code = "runner_unavailable"
 
 	// Denials: policy or the ceiling said no, and nothing was started.
+	CodeApprovalDenied       Code = "approval_denied"
+	CodeApprovalTimeout      Code = "approval_timeout"
+	CodeApprovalStale        Code = "approval_stale"
+	CodeApprovalOwn          Code = "approval_own_request"
+	CodeApproverNotAllowed   Code = "approver_not_allowed"
 	CodePolicyDenied         Code = "policy.denied"
 	CodePolicyUndefined      Code = "policy.undefined"
 	CodePolicyError          Code = "policy.error"
 	CodePolicyTimeout        Code = "policy.timeout"
 	CodePolicyQuarantined    Code = "policy.quarantined"
+	CodePolicyWorker         Code = "policy.worker"
 	CodePolicyBuiltinError   Code = "policy.builtin_error"
 	CodePolicyNotOneResult   Code = "policy.not_one_result"
 	CodePolicyResult         Code = "policy.malformed_result"
+	CodePolicyLost           Code = "policy.revision_lost"
 	CodePolicyInput          Code = "policy.malformed_input"
 	CodePolicyInputTooLarge  Code = "policy.input_too_large"
 	CodePolicyNoGrant        Code = "policy.no_grant"
@@ -211,7 +228,17 @@ var Codes = []CodeInfo{
 	{CodeStdinFull, 429, "The command does not read; a part of the input was written, and the payload says how much."},
 	{CodeKeyConflict, 409, "The idempotency key was used for another request."},
 	{CodeKeyInFlight, 409, "The request with this idempotency key is in flight; its receipt can be waited for."},
+	{CodePolicyFixed, 409, "The policy came with the supervisor, or with its start, and there is no place to read another from."},
+	{CodePolicyRefused, 422, "The candidate does not load, lacks what its contract asks for, or fails its own tests. Nothing has changed."},
+	{CodePolicyUntrusted, 422, "The candidate is not signed by a key that is trusted, or somebody else could have written it. Nothing has changed."},
+	{CodePolicyRollback, 409, "The candidate is older than a revision that was active. Nothing has changed."},
+	{CodePolicyChanged, 409, "The candidate is another one than was meant. Nothing has changed."},
+	{CodePolicyBlocked, 409, "Open intents keep the candidate from being activated strictly; the payload says which. Nothing has changed."},
 	{CodeDraining, 503, "The supervisor is being drained and takes no new sessions and executions."},
+	{CodeApprovalNotFound, 404, "There is no such approval, or it is not for the caller to see."},
+	{CodeApprovalSettled, 409, "It has been decided already, and otherwise; the payload says how."},
+	{CodeApprovalReview, 409, "The review token is not that of what waits; look at it again."},
+	{CodeApprovalLimit, 429, "As many operations of the user wait for leave as may, or he has asked for leave too often in a short time."},
 	{CodeInvalidCursor, 400, "The cursor is not one that was given out for this stream."},
 	{CodeGone, 410, "The position is not kept any more; the answer says what is."},
 
@@ -256,11 +283,18 @@ var Codes = []CodeInfo{
 	{CodeRunnerUnavailable, 503, "The runner cannot be reached, and with it every session is gone."},
 
 	// Denials: policy or the ceiling said no, and nothing was started.
+	{CodeApprovalDenied, 403, "Somebody whose leave it needed has denied it; the receipt says who."},
+	{CodeApprovalTimeout, 403, "Nobody gave leave in time."},
+	{CodeApprovalStale, 403, "Leave was given, and what would be done is not any more what was reviewed; ask again."},
+	{CodeApprovalOwn, 403, "Nobody gives himself leave."},
+	{CodeApproverNotAllowed, 403, "The caller is none of those whose leave it needs."},
 	{CodePolicyDenied, 403, "Policy did not allow it and gave no reason of its own."},
 	{CodePolicyUndefined, 403, "Policy has no answer to the question."},
 	{CodePolicyError, 403, "The evaluation of policy failed."},
 	{CodePolicyTimeout, 403, "The evaluation of policy took too long."},
 	{CodePolicyQuarantined, 403, "The policy was late too often and is not asked until it is replaced."},
+	{CodePolicyLost, 403, "The revision of the policy by which the session is judged is not there any more."},
+	{CodePolicyWorker, 403, "The process that evaluates policy ended over the question, gave what is no answer, or none was free."},
 	{CodePolicyBuiltinError, 403, "A builtin function failed during the evaluation, so its result is not trusted."},
 	{CodePolicyNotOneResult, 403, "Rules of the policy contradict each other."},
 	{CodePolicyResult, 403, "The answer of policy has an unknown member, a wrong type or a value out of range."},

@@ -21,6 +21,7 @@ type Grant struct {
 	Network   GrantNetwork   `json:"network"`
 	Env       GrantEnv       `json:"env"`
 	Exec      GrantExec      `json:"exec"`
+	FS        *GrantFS       `json:"fs,omitzero"` // what file tools may do; absent is nothing. No operation of this version is one.
 	Workdir   string         `json:"workdir"`
 	Hostname  string         `json:"hostname"`
 	TTLNS     int64          `json:"ttl_ns,omitzero"`
@@ -133,4 +134,23 @@ type GrantExec struct {
 	Background       bool     `json:"background,omitzero"`      // processes may outlive the execution that started them
 	Queue            *bool    `json:"queue,omitzero"`           // false: what cannot start at once is refused; absent = it waits (R052)
 	OutputPrefixes   []string `json:"output_prefixes,omitzero"` // inside paths that `outputs` may name
+}
+
+// GrantFS bounds the file tools of a session (R093 to R106). They work inside, as the session's
+// identity and on its mounts, so it can only take away from what a command could do.
+type GrantFS struct {
+	Ops             []string `json:"ops"`                            // of read, write, edit, patch, search, list and stat
+	Roots           []string `json:"roots,omitzero"`                 // inside directories; absent = any
+	FollowSymlinks  string   `json:"follow_symlinks,omitempty"`      // "deny", "within_root_only" (default) or "allow"
+	PatchFormats    []string `json:"patch_formats,omitzero"`         // absent = v4a
+	MaxReadBytes    int64    `json:"max_read_bytes,omitzero"`        // of one answer; more is cut
+	MaxWriteBytes   int64    `json:"max_write_bytes,omitzero"`       // of one file's new content
+	MaxPatchBytes   int64    `json:"max_patch_bytes,omitzero"`       // of the patch itself
+	MaxInlineBytes  int64    `json:"max_inline_bytes,omitzero"`      // of an answer that is no blob
+	MaxGrepResults  int64    `json:"max_grep_results,omitzero"`      // more is cut
+	MaxGlobResults  int64    `json:"max_glob_results,omitzero"`      // of globs and lists; more is cut
+	MaxScanFiles    int64    `json:"max_scan_files,omitzero"`        // a scan ends there, and says so
+	MaxScanBytes    int64    `json:"max_scan_bytes,omitzero"`        // likewise
+	MaxChangedFiles int64    `json:"max_changed_files,omitzero"`     // by one patch
+	MaxReplacements int64    `json:"max_edit_replacements,omitzero"` // by one edit
 }

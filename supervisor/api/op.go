@@ -34,6 +34,11 @@ const (
 	OpProcessDelete Op = "host.process.delete"
 	OpProcessStop   Op = "host.process.stop"
 
+	OpApprovalList Op = "host.approval.list"
+	OpApprovalGet  Op = "host.approval.get"
+	OpApprove      Op = "host.approval.approve"
+	OpDeny         Op = "host.approval.deny"
+
 	OpEvents       Op = "host.events"
 	OpIntentGet    Op = "intent.get"
 	OpIntentList   Op = "intent.list"
@@ -50,6 +55,10 @@ const (
 	OpQuiescence   Op = "admin.quiescence"
 	OpSnapshot     Op = "admin.snapshot"
 	OpDrain        Op = "admin.drain"
+
+	OpPolicyStatus   Op = "admin.policy.status"
+	OpPolicyPreview  Op = "admin.policy.preview"
+	OpPolicyActivate Op = "admin.policy.activate"
 )
 
 // aliases are accepted on input (C1, C7); records carry the canonical name and, as

@@ -22,6 +22,7 @@ type Receipt struct {
 	Warn          []string  `json:"warn,omitempty"`
 	Policy        PolicyRef `json:"policy,omitzero"`
 	Clamped       []Clamp   `json:"clamped,omitempty"`
+	Approval      *Approval `json:"approval,omitzero"` // of one that had to wait for leave: who decided, and when
 	Payload       Payload   `json:"payload,omitzero"`
 	AdmittedAtNS  int64     `json:"admitted_at_ns"`
 	AdmittedAt    string    `json:"admitted_at"`
@@ -49,9 +50,11 @@ type Deny struct {
 
 // PolicyRef says which policy decided and by which rules.
 type PolicyRef struct {
-	Digest     string   `json:"digest"`          // of the bundle's files: sha256:<hex>
-	Entrypoint string   `json:"entrypoint"`      // e.g. data.stockade.open.decision
-	Rules      []string `json:"rules,omitempty"` // rules that were evaluated to a value: "file:line package.rule"
+	Digest     string   `json:"digest"`            // of the bundle's files: sha256:<hex>
+	Revision   int64    `json:"revision,omitzero"` // number of the bundle, if it has one
+	Entrypoint string   `json:"entrypoint"`        // e.g. data.stockade.open.decision
+	Rules      []string `json:"rules,omitempty"`   // rules that were evaluated to a value: "file:line package.rule"
+	Labels     []string `json:"labels,omitempty"`  // of the METADATA of these rules and their packages: "name=value"
 }
 
 // Clamp says that a request-level limit was lowered (C17).
@@ -77,6 +80,8 @@ type Payload struct {
 	Control *ControlResult `json:"control,omitzero"`
 	Space   *SpaceResult   `json:"workspace,omitzero"`
 	Blob    *BlobResult    `json:"blob,omitzero"`
+	Verdict *VerdictResult `json:"verdict,omitzero"`
+	Policy  *PolicyResult  `json:"policy,omitzero"`
 }
 
 // OpenResult is the payload of host.session.open.

@@ -130,7 +130,10 @@ var checks = map[Op][]check{
 		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Stop.Scope) }},
 		{CodeInvalidParams, func(r *Request) string { return graceFault(r.Stop.GraceNS) }},
 	},
-	OpDrain: {{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Drain.Scope) }}},
+	OpDrain:          {{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Drain.Scope) }}},
+	OpPolicyPreview:  activateChecks,
+	OpPolicyActivate: activateChecks,
+	OpPolicyStatus:   {},
 	OpBlobPut: {
 		{CodeInvalidBlobRef, func(r *Request) string { return mismatch("blob_ref", r.Blob.BlobRef, blobPattern) }},
 		{CodeInvalidParams, func(r *Request) string { return negative("size_bytes", r.Blob.SizeBytes) }},
@@ -176,6 +179,18 @@ var checks = map[Op][]check{
 		{CodeSessionNotFound, func(r *Request) string { return optional("session_id", r.Read.SessionID, idFault) }},
 		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
 	},
+	OpApprovalList: {
+		{CodeInvalidParams, func(r *Request) string {
+			return unlisted("state", r.Read.State, "", string(ApprovalWaiting), string(ApprovalApproved), string(ApprovalDenied),
+				string(ApprovalTimedOut), string(ApprovalCanceled), string(ApprovalVoid))
+		}},
+		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
+		{CodeInvalidParams, func(r *Request) string { return waitFault(r.Read.WaitMS) }},
+	},
+	OpApprovalGet: {{CodeApprovalNotFound, func(r *Request) string { return idFault("approval_id", r.Read.Approval) }}},
+	OpApprove:     verdict(check{CodeInvalidParams, func(r *Request) string { return required("review", r.Verdict.Review, blobPattern) }}),
+	OpDeny:        verdict(check{CodeInvalidParams, func(r *Request) string { return mismatch("review", r.Verdict.Review, blobPattern) }}),
+
 	OpQuiescence: {},
 	OpSnapshot:   {},
 	OpReceiptGet: {
@@ -201,6 +216,13 @@ var (
 		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Session.SessionID) }},
 		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Session.Scope) }},
 	}
+	activateChecks = []check{
+		{CodeInvalidMode, func(r *Request) string {
+			return unlisted("live", r.Activate.Live, "", LiveKeep, LiveNarrow, LiveTerminate)
+		}},
+		{CodeInvalidParams, func(r *Request) string { return mismatch("digest", r.Activate.Digest, blobPattern) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Activate.Scope) }},
+	}
 	processReadChecks = []check{
 		{CodeExecNotFound, func(r *Request) string { return refFault(&ProcessRef{r.Read.ExecID, r.Read.IntentID}) }},
 		{CodeInvalidParams, func(r *Request) string { return waitFault(r.Read.WaitMS) }},
@@ -212,6 +234,15 @@ var (
 		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
 	}
 )
+
+// verdict are the checks of a decision about what waits for leave, and its own.
+func verdict(own ...check) []check {
+	return append([]check{
+		{CodeApprovalNotFound, func(r *Request) string { return idFault("approval_id", r.Verdict.ApprovalID) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Verdict.Scope) }},
+		{CodeInvalidParams, func(r *Request) string { return textFault("comment", r.Verdict.Comment, maxComment) }},
+	}, own...)
+}
 
 // control are the checks of an operation on one execution, and its own.
 func control(own ...check) []check {
@@ -272,7 +303,9 @@ func (r *Request) parametersMatch() bool {
 	}{
 		{r.Session != nil, []Op{OpSessionPause, OpSessionResume}},
 		{r.Process != nil, []Op{OpProcessPause, OpProcessResume, OpProcessDelete}},
+		{r.Verdict != nil, []Op{OpApprove, OpDeny}},
 		{r.Space != nil, []Op{OpWorkspaceDiff, OpWorkspaceCommit, OpWorkspaceDiscard}},
+		{r.Activate != nil, []Op{OpPolicyPreview, OpPolicyActivate}},
 	} {
 		for _, op := range group.ops {
 			set[op] = group.set && (op == r.Op || !slices.Contains(group.ops, r.Op))

@@ -35,6 +35,7 @@ type Client struct {
 	scope api.Scope
 	key   string
 	lost  func(error)
+	async bool            // prefer not to wait for leave
 	pause []time.Duration // between attempts to take up again what was followed
 }
 
@@ -222,6 +223,22 @@ func (c *Client) Snapshot(ctx context.Context) (*api.Snapshot, error) {
 // Drain has the supervisor take no new sessions and executions, or with Undo again.
 func (c *Client) Drain(ctx context.Context, drain api.Drain) (*api.Receipt, error) {
 	return receipt(c.post(ctx, "/v1/drain", drain))
+}
+
+// PolicyStatus says which revisions of the policy decide.
+func (c *Client) PolicyStatus(ctx context.Context) (*api.PolicyStatus, error) {
+	return document[api.PolicyStatus](c.get(ctx, "/v1/policy", nil))
+}
+
+// PolicyPreview validates the policy that is there, and says what its activation would mean.
+func (c *Client) PolicyPreview(ctx context.Context, ask api.PolicyActivate) (*api.PolicyPreview, error) {
+	unkeyed := c.WithKey("") // a question has no effect
+	return document[api.PolicyPreview](unkeyed.post(ctx, "/v1/policy/preview", ask))
+}
+
+// ActivatePolicy has the policy that is there decide, once it has been validated.
+func (c *Client) ActivatePolicy(ctx context.Context, ask api.PolicyActivate) (*api.Receipt, error) {
+	return receipt(c.post(ctx, "/v1/policy/activate", ask))
 }
 
 // Version returns who answers.

@@ -53,6 +53,8 @@ var decoders = map[string]func([]byte) (Record, error){
 	TypeReceipt:    decodeSettled,
 	TypeIntent:     decodeIntent,
 	TypeStart:      whole[Start],
+	TypeWaiting:    whole[Waiting],
+	TypeVerdict:    whole[Verdict],
 	TypeFrame:      whole[Frame],
 	TypeNotice:     whole[Notice],
 	TypeNarrowed:   whole[Narrowed],
@@ -60,6 +62,7 @@ var decoders = map[string]func([]byte) (Record, error){
 	TypeAdopted:    whole[Adopted],
 	TypeRetired:    whole[Retired],
 	TypeSnapshot:   whole[SnapshotTaken],
+	TypePolicy:     whole[Policy],
 }
 
 // lax is for what we have written ourselves, strictly: the journal knows that it is the same.

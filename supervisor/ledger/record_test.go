@@ -29,6 +29,10 @@ func samples() []Record {
 		&Decision{Header: at, IntentID: "sha256:i", Policy: api.PolicyRef{Digest: "sha256:p", Entrypoint: "data.stockade.exec.decision"},
 			InputDigest: "sha256:in", CeilingDigest: "sha256:c", NowNS: 7, Session: &SessionCounts{"s-1", 2, 1, 1}, Allow: true,
 			Warn: []string{"w"}, Limits: rego.ExecLimits{TimeoutNS: 9}, Obligations: rego.Obligations{Output: "blob"}},
+		&Waiting{Header: at, Approval: api.Approval{ApprovalID: "a-1", IntentID: "sha256:i", Op: api.OpExec, Principal: alice, SessionID: "s-1", ExecID: "x-1",
+			State: api.ApprovalWaiting, Reason: "r", Review: "sha256:v", Approvers: &api.Approvers{UIDs: []uint32{0}, GIDs: []uint32{4}}, Own: true, DeadlineNS: 9},
+			Grant: &api.Grant{Profile: "p", Mounts: []api.GrantMount{}, Scratch: []api.GrantScratch{}}},
+		&Verdict{Header: at, ApprovalID: "a-1", IntentID: "sha256:i", State: api.ApprovalDenied, By: &alice, In: "sha256:d", Comment: "no"},
 		&Frame{Header: at, Frame: api.Frame{OriginModule: "stockade", OriginInstance: "1000", IntentID: "sha256:i", EffectKind: api.OpExec, EmittedAtSeq: 1, Seq: 1,
 			Kind: api.FrameProgress, AtNS: at.AtNS, At: "2023-11-14T22:13:20.000000001Z", Payload: api.FramePayload{ExecID: "x-1", SessionID: "s-1", StdoutBytes: 3}}},
 		&Settled{Header: at, Receipt: &api.Receipt{Version: 1, IntentID: "sha256:i", Op: api.OpExec, Principal: alice, SessionID: "s-1", ExecID: "x-1", FrameSeq: 1,
@@ -40,6 +44,7 @@ func samples() []Record {
 		&Adopted{Header: at, Sessions: []string{"s-1"}, Executions: []string{"x-1"}},
 		&Retired{Header: at, BeforeNS: 3, Executions: []string{"x-1"}, Sessions: []string{"s-1"}},
 		&SnapshotTaken{Header: at, Records: 12, Digest: "sha256:s"},
+		&Policy{Header: at, State: PolicyActive, Trigger: "api", Revision: api.PolicyRevision{Digest: "sha256:p", Number: 7}, Previous: "sha256:o"},
 	}
 }
 

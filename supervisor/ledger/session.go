@@ -198,6 +198,15 @@ func (s *State) Session(id string) (api.Session, bool) {
 	return ses.document(), true
 }
 
+// OpenedBy is the number of the record of the intent that opened a session.
+func (s *State) OpenedBy(id string) (seq int64, ok bool) {
+	ses := s.sessions[id]
+	if ses == nil {
+		return 0, false
+	}
+	return ses.seq, true
+}
+
 // LiveSessions returns every session that has not ended, oldest first.
 func (s *State) LiveSessions() []api.Session { return s.sessionsThat(false) }
 

@@ -80,6 +80,9 @@ type State struct {
 	keys     map[keyName]*key
 	usedKeys shared[key] // of settled intents, by the record of the receipt
 
+	approvals map[string]*approval
+	asked     roll[approval] // all of them, by the record that changed them last
+
 	processes map[string]*process
 	startedBy map[string]*process // by intent
 	queue     roll[process]       // all of them, by the record of the intent
@@ -105,6 +108,7 @@ func New() *State {
 		owners:    map[Owner]*owner{},
 		intents:   map[string]*intent{},
 		keys:      map[keyName]*key{},
+		approvals: map[string]*approval{},
 		processes: map[string]*process{},
 		startedBy: map[string]*process{},
 		sessions:  map[string]*session{},
@@ -142,6 +146,10 @@ func (s *State) apply(seq int64, r Record) error {
 		s.limits = r.Limits.orDefault()
 	case *Intent:
 		return s.admit(seq, r)
+	case *Waiting:
+		return s.wait(seq, r)
+	case *Verdict:
+		return s.decide(seq, r)
 	case *Frame:
 		s.frame(r)
 	case *Settled:
@@ -162,12 +170,30 @@ func (s *State) apply(seq int64, r Record) error {
 		s.adopt(r)
 	case *Retired:
 		s.retire(r)
+	case *Policy:
+		s.policy(r)
 	case *Decision, *SnapshotTaken: // they change nothing
 	default:
 		return fmt.Errorf("%T is no record", r)
 	}
 	return nil
 }
+
+// policy tells who brought a policy, or the supervisor's own user, what became of it. At a start the user sees that himself,
+// unless it was refused.
+func (s *State) policy(r *Policy) {
+	if r.Trigger == TriggerDeclared || r.Trigger == TriggerStart && r.State != PolicyRefused {
+		return
+	}
+	n := api.Notice{Kind: api.NoticePolicy, AtNS: r.AtNS, State: r.State, Reason: r.Trigger, Detail: r.Revision.Digest}
+	if r.State == PolicyRefused {
+		n.Detail = shorten(string(r.ErrorCode)+": "+r.Message, maxDetail)
+	}
+	s.note(s.owner(r.Principal), n)
+}
+
+// maxDetail is how much of a reason an event has.
+const maxDetail = 512
 
 // refuse counts what a record asks for and cannot be.
 func (s *State) refuse() { s.refused++ }
@@ -313,7 +339,7 @@ func labelled(filter, labels map[string]string) bool {
 	return true
 }
 
-func unique(names []string) []string {
+func unique[T cmp.Ordered](names []T) []T {
 	slices.Sort(names)
 	return slices.Compact(names)
 }

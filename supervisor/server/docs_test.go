@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -10,17 +11,36 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/rego/bundle"
+	"github.com/stockade-dev/stockade/supervisor"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
 // Every route with a request, its reply and an error, as a server really gives them.
 // What differs from run to run (ids, times, who runs the test) is replaced.
 func TestDocs(t *testing.T) {
-	b := newBox(t, Options{})
+	there := policy
+	b := newBox(t, Options{}, func(c *supervisor.Config) {
+		c.Policy, c.Policies = nil, supervisor.Policies{
+			Source: "/etc/stockade/policy.tar.gz",
+			Open: func() (*bundle.Revision, error) {
+				r, err := bundle.Of(there)
+				if err == nil {
+					r.Source = "/etc/stockade/policy.tar.gz"
+				}
+				return r, err
+			},
+			Load: func(r *bundle.Revision) (supervisor.Policy, error) {
+				return rego.Load(r.FS, rego.Options{Deadline: 5 * time.Second})
+			},
+		}
+	})
 	d := &docs{t: t, box: b, covered: map[string]int{}}
 	d.text("# Routes\n\nMade by `go test ./supervisor/server -update` from a running server; the contract itself is\n" +
 		"[openapi.json](openapi.json), the codes are in [errors.md](errors.md). An operation with effect answers with a\n" +
@@ -96,6 +116,25 @@ func TestDocs(t *testing.T) {
 	d.show("POST /v1/sessions/{session_id}/commit", of+"/commit", `{"paths":["main.go","caf\uFFFD.txt"],"paths_bytes":["","Y2Fm6S50eHQ="]}`)
 	d.show("POST /v1/sessions/{session_id}/discard", of+"/discard", `{"guest_path":"/work"}`)
 	d.show("POST /v1/sessions/{session_id}/discard", of+"/discard", `{"paths":["main.go"]}`)
+	waits := func() (approval, review string) {
+		said := d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":["publish"],"wait":false}`)
+		approval = regexp.MustCompile(`a-[a-z2-7]{26}`).FindString(said)
+		_, shown := b.do(t, "GET", "/v1/approvals/"+approval, "")
+		review = regexp.MustCompile(`"review":"(sha256:[0-9a-f]{64})"`).FindStringSubmatch(shown)[1]
+		d.named.stable(said) // the execution has its name before
+		d.named.name(review, fmt.Sprintf("sha256:%064x", 0xd0+len(d.named.seen)))
+		return approval, review
+	}
+	approval, review := waits()
+	d.show("GET /v1/approvals", "/v1/approvals?state=waiting&limit=10", "")
+	d.show("GET /v1/approvals", "/v1/approvals?state=open", "")
+	d.show("GET /v1/approvals/{approval_id}", "/v1/approvals/"+approval, "")
+	d.show("GET /v1/approvals/{approval_id}", "/v1/approvals/a-unknown", "")
+	d.show("POST /v1/approvals/{approval_id}/approve", "/v1/approvals/"+approval+"/approve", `{"comment":"as announced"}`)
+	d.show("POST /v1/approvals/{approval_id}/approve", "/v1/approvals/"+approval+"/approve", `{"review":"`+review+`","comment":"as announced"}`)
+	approval, _ = waits()
+	d.show("POST /v1/approvals/{approval_id}/deny", "/v1/approvals/"+approval+"/deny", `{"comment":"not today"}`)
+	d.show("POST /v1/approvals/{approval_id}/deny", "/v1/approvals/a-unknown/deny", `{}`)
 	d.show("GET /v1/intents", "/v1/intents?session_id="+session+"&limit=2", "")
 	d.show("GET /v1/intents", "/v1/intents?limit=100000", "")
 	d.show("GET /v1/intents/{intent_id}", "/v1/intents/"+intent, "")
@@ -132,6 +171,15 @@ func TestDocs(t *testing.T) {
 	d.show("POST /v1/drain", "/v1/drain", `{}`)
 	d.show("POST /v1/drain", "/v1/drain", `{"undo":"yes"}`)
 	d.show("POST /v1/drain", "/v1/drain", `{"undo":true}`)
+	d.show("GET /v1/policy", "/v1/policy", "")
+	d.show("GET /v1/policy", "/v1/policy", "", "Stockade-Scope", `{"agent_id":"blind"}`)
+	there = maps.Clone(policy)
+	there["open.rego"] = &fstest.MapFile{Data: bytes.Replace(policy["open.rego"].Data, []byte(`"pids": 32`), []byte(`"pids": 16`), 1)}
+	d.show("POST /v1/policy/preview", "/v1/policy/preview", `{"live":"terminate"}`)
+	d.show("POST /v1/policy/preview", "/v1/policy/preview", `{"live":"frozen"}`)
+	d.show("POST /v1/policy/activate", "/v1/policy/activate", `{"live":"keep"}`)
+	there = fstest.MapFS{"open.rego": {Data: []byte("package stockade.open\n\ndecision {")}}
+	d.show("POST /v1/policy/activate", "/v1/policy/activate", `{"strict":true}`)
 	d.show("GET /v1/version", "/v1/version", "")
 	d.show("GET /v1/version", "/v1/version?verbose=1", "")
 	d.show("POST /v1/ops/{op}", "/v1/ops/process.session.signal", `{"session_id":"`+session+`","signal":15}`)
@@ -250,15 +298,19 @@ func (r *replacer) stable(s string) string {
 	for _, m := range regexp.MustCompile(`"(?:open_)?intent_id":"(sha256:[0-9a-f]{64})"`).FindAllStringSubmatch(s, -1) {
 		r.name(m[1], fmt.Sprintf("sha256:%064x", 0xa0+len(r.seen)))
 	}
-	for _, id := range regexp.MustCompile(`\b[sx]-[a-z2-7]{26}\b`).FindAllString(s, -1) {
+	for _, id := range regexp.MustCompile(`\b[sxa]-[a-z2-7]{26}\b`).FindAllString(s, -1) {
 		r.name(id, fmt.Sprintf("%s-%026d", id[:1], len(r.seen)))
 	}
 	for id, name := range r.seen {
 		s = strings.ReplaceAll(s, id, name)
 	}
 	for _, rule := range []struct{ pattern, with string }{
+		{`"capabilities_digest":"sha256:[0-9a-f]{64}"`, `"capabilities_digest":"sha256:` + strings.Repeat("c", 64) + `"`},
 		{`"((?:\w*_)?at_ns)":[0-9]+`, `"$1":1767225600000000000`},
 		{`"((?:\w*_)?at)":"[^"]*"`, `"$1":"2026-01-01T00:00:00Z"`},
+		{`"deadline_ns":[0-9]+`, `"deadline_ns":1767226500000000000`},
+		{`"deadline":"[^"]*"`, `"deadline":"2026-01-01T00:15:00Z"`},
+		{`"next":"[0-9]+"`, `"next":"42"`},
 		{`"(wall_ns|cpu_ns|duration_ns|elapsed_ns|age_ns|ns)":[0-9]+`, `"$1":1000000`},
 		{`"uid":` + strconv.Itoa(os.Geteuid()) + `,"gid":` + strconv.Itoa(os.Getegid()) + `(,"groups":\[[0-9,]*\])?`, `"uid":1000,"gid":1000`},
 		{`"frame_seq":[0-9]+`, `"frame_seq":3`}, // a frame of what has just ended may be too late

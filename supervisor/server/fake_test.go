@@ -32,7 +32,7 @@ type box struct {
 	sup     *supervisor.Supervisor
 }
 
-func newBox(t testing.TB, options Options) *box {
+func newBox(t testing.TB, options Options, changes ...func(*supervisor.Config)) *box {
 	t.Helper()
 	engine, err := rego.Load(policy, rego.Options{Deadline: 5 * time.Second})
 	if err != nil {
@@ -43,6 +43,9 @@ func newBox(t testing.TB, options Options) *box {
 	b := &box{Client: client.New(socket), socket: socket, fake: f, raw: overSocket(socket), options: options, config: supervisor.Config{
 		State: filepath.Join(t.TempDir(), "state"), Policy: engine, Ceiling: sandbox.DefaultCeiling(), Launcher: f, Version: "test", Log: slog.New(slog.DiscardHandler),
 	}}
+	for _, change := range changes {
+		change(&b.config)
+	}
 	b.start(t)
 	t.Cleanup(func() { b.stop(b.sup.Close) })
 	return b
@@ -169,7 +172,14 @@ decision := {"allow": true, "deny": [], "warn": [], "grant": {
 local := input.request.open.target.local
 default root := "host"
 root := "dir" if local.root.dir`)},
-	"exec.rego":      {Data: []byte("package stockade.exec\n" + yes)},
+	"exec.rego": {Data: []byte(`package stockade.exec
+default decision := {"allow": true, "deny": [], "warn": []}
+decision := {"allow": true, "deny": [], "warn": [], "obligations": {"require_approval": {
+	"reason": "it publishes", "timeout_ns": 900000000000, "allow_own": true,
+}}} if input.request.exec.argv[0] == "publish"`)},
+	"approval.rego": {Data: []byte(`package stockade.approval
+default decision := {"allow": true, "deny": [], "warn": []}
+decision := {"allow": false, "deny": [{"code": "operation_not_allowed"}], "warn": []} if input.request.principal.scope.agent_id == "blind"`)},
 	"signal.rego":    {Data: []byte("package stockade.signal\n" + yes)},
 	"blob.rego":      {Data: []byte("package stockade.blob\n" + yes)},
 	"workspace.rego": {Data: []byte("package stockade.workspace\n" + yes)},
