@@ -252,7 +252,7 @@ func (g *grepping) walk(ctx context.Context, p *tree.Place, respect bool) *file.
 		}
 	}()
 	files, scanned := int64(0), int64(0)
-	w := &walker{ctx: ctx, ignore: respect, visit: func(d *dir, rel string, e tree.Entry) error {
+	w := &walker{ctx: ctx, ignore: respect, mend: g.t.mend(p.Path), visit: func(d *dir, rel string, e tree.Entry) error {
 		if e.Mode != unix.S_IFREG || g.filter != nil && !g.filter.Match(rel) {
 			return nil
 		}
@@ -408,7 +408,7 @@ func (t *Tools) glob(ctx context.Context, r *file.Request, res *file.Result) *fi
 	}
 	var all []found
 	files, scanned := int64(0), int64(0)
-	w := &walker{ctx: ctx, ignore: ask.RespectIgnore, leads: pattern.Leads, visit: func(d *dir, rel string, e tree.Entry) error {
+	w := &walker{ctx: ctx, ignore: ask.RespectIgnore, mend: t.mend(p.Path), leads: pattern.Leads, visit: func(d *dir, rel string, e tree.Entry) error {
 		if code := t.scan(d, e.Name, &files, &scanned); code != "" {
 			out.Truncated, out.Code, out.Message = true, code, "the search has ended before all files were looked at"
 			return errStop

@@ -387,7 +387,6 @@ func (d *draft) changes(out *file.PatchResult) ([]*stage.Change, *file.Fault) {
 			out.ChangedPaths = append(out.ChangedPaths, step.Path)
 		}
 	}
-	// Both sides of a move count for the blast radius, once each.
 	return changes, nil
 }
 

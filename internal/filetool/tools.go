@@ -222,6 +222,11 @@ func (t *Tools) recoverIn(dir string) bool {
 	return err == nil
 }
 
+// mend ends interrupted changes that a walk below a directory comes by.
+func (t *Tools) mend(base string) func(rel string) {
+	return func(rel string) { t.recoverIn(path.Join(base, rel)) }
+}
+
 // limits are the ceilings of one request, as they come to be effective.
 type limits struct{ clamped []file.Clamp }
 

@@ -21,6 +21,7 @@ type walker struct {
 	ignore bool                                         // files named by ignore files are left out
 	leads  func(dir string) bool                        // whether to go into a directory; nil is always
 	visit  func(d *dir, rel string, e tree.Entry) error // of everything but directories
+	mend   func(rel string)                             // told of a directory in which a crash has left a journal, before anything of it is looked at
 	deep   bool                                         // something was left out because it lies too deep
 	failed error                                        // the first directory that could not be read
 }
@@ -65,6 +66,14 @@ func (w *walker) dir(d *dir, rel string, rules *ignore.Rules, depth int) error {
 	if err != nil {
 		w.fail(err)
 		return nil
+	}
+	if w.mend != nil && slices.ContainsFunc(entries, func(e tree.Entry) bool { return e.Name == stage.Journal }) {
+		w.mend(rel)
+		unix.Seek(d.fd, 0, unix.SEEK_SET)
+		if entries, err = tree.ReadDir(d.fd); err != nil {
+			w.fail(err)
+			return nil
+		}
 	}
 	slices.SortFunc(entries, func(a, b tree.Entry) int { return strings.Compare(a.Name, b.Name) })
 	if w.ignore {

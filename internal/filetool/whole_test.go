@@ -193,7 +193,9 @@ func TestKillAtEachStep(t *testing.T) {
 			t.Fatalf("step %d: %v %s", n, err, out)
 		}
 		kills++
-		switch n % 3 { // next use
+		switch n / stride % 4 { // next use
+		case 3:
+			b.globFor(file.Glob{Target: at("/"), Pattern: "**"})
 		case 0:
 			b.readFile(file.Read{Target: at("untouched")})
 		case 1:

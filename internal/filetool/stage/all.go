@@ -121,12 +121,11 @@ func begin(t *tree.Tree, changes []*Change, hook Hook) (*transaction, *file.Faul
 		unix.Close(tx.home)
 		return nil, fail(err)
 	}
-	fd, err := unix.Openat(tx.home, Journal, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := createLocked(tx.home, tx.base)
 	if err != nil {
 		unix.Close(tx.home)
 		return nil, fail(err)
 	}
-	unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 	tx.journal = os.NewFile(uintptr(fd), Journal)
 	var b strings.Builder
 	for i, c := range changes {
@@ -155,6 +154,21 @@ func begin(t *tree.Tree, changes []*Change, hook Hook) (*transaction, *file.Faul
 		return nil, fail(err)
 	}
 	return tx, nil
+}
+
+// createLocked makes the journal and locks it in one step, for those who look whether it is abandoned.
+func createLocked(home int, base string) (int, error) {
+	unlock, fault := lock(home, path.Join(base, Journal))
+	if fault != nil {
+		return -1, fault
+	}
+	defer unlock()
+	fd, err := unix.Openat(home, Journal, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return -1, err
+	}
+	unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) // a file system without locks has none that is believed to be abandoned either
+	return fd, nil
 }
 
 // rel is a path below the journal's directory.
@@ -362,7 +376,20 @@ type record struct {
 // so only one of our own user's is believed, it names only what is below its directory without a link on the way, what it
 // renames are names of ours, and judge says of each path whether this caller may change it.
 func Recover(dir int, judge func(rel string) bool) error {
+	unlock, fault := lock(dir, Journal)
+	if fault != nil {
+		return fault
+	}
 	fd, err := unix.Openat(dir, Journal, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err != nil { // under way
+			unix.Close(fd)
+			unlock()
+			return nil
+		}
+	}
+	unlock()
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -376,9 +403,6 @@ func Recover(dir int, judge func(rel string) bool) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid()) || st.Nlink != 1 || st.Mode&0o077 != 0 || st.Size > maxJournal {
-		return nil
-	}
-	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil
 	}
 	// Between open and lock its owner may have removed it, and begun another one.
