@@ -237,6 +237,11 @@ func (t *Tools) removeAll(ctx context.Context, dir int, name string, isDir, recu
 	if depth > maxDepth {
 		return unix.ENAMETOOLONG
 	}
+	if t.config.hook != nil {
+		if err := t.config.hook("enter"); err != nil {
+			return err
+		}
+	}
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err

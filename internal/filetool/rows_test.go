@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -719,4 +721,66 @@ func TestMovesAndRemovals(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(b.at("n/o/p"))); err != nil {
 		t.Error(err)
 	}
+}
+
+// T121: who may not read or write a file by himself may not do it by a tool, whatever the directory permits; what he makes is his.
+func TestOthersFiles(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root has files of others")
+	}
+	b := newFastBox(t, file.Caps{})
+	os.Chmod(filepath.Dir(b.dir), 0o711)
+	os.Chmod(b.dir, 0o755)
+	os.Chmod(b.at("."), 0o777)
+	b.file("secret", "canary\n")
+	os.Chmod(b.at("secret"), 0o600)
+	b.file("readable", "text\n")
+	b.file("mine", "text\n")
+	os.Chown(b.at("mine"), 65534, 65534)
+	os.Mkdir(b.at("closed"), 0o700)
+	b.file("closed/f", "canary\n")
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "FILETOOL_STRANGER=1")
+	root, err := os.Open(b.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	cmd.ExtraFiles = []*os.File{root}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	want := "read secret: forbidden forbidden\nwrite secret: forbidden forbidden\nedit readable: forbidden forbidden\nwrite readable: forbidden forbidden\npatch readable: forbidden forbidden\n" +
+		"write mine: ok \nwrite new: ok \nread closed/f: forbidden forbidden\nlist closed: forbidden forbidden\ngrep: ok  mine:1:theirs|new:1:theirs|readable:1:text|\n"
+	if string(out) != want {
+		t.Errorf("%s\nwant\n%s", out, want)
+	}
+	var st unix.Stat_t
+	if unix.Stat(b.at("new"), &st); st.Uid != 65534 || st.Mode&0o777 != 0o644 {
+		t.Errorf("a new file is %d's, %o", st.Uid, st.Mode)
+	}
+}
+
+// stranger is another user at the tree that descriptor 3 names.
+func stranger() {
+	tools, err := Open(Config{Root: os.NewFile(3, "root"), Workdir: "/work"})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	b := &box{Tools: tools}
+	say := func(what string, o file.Outcome) { fmt.Println(what+":", o.Status, o.Code) }
+	say("read secret", b.readFile(file.Read{Target: at("secret")}).Outcome)
+	say("write secret", b.writeFile(file.Write{Target: at("secret"), Content: text("x")}).Outcome)
+	say("edit readable", b.editFile(file.Edit{Target: at("readable"), OldString: "text", NewString: "x"}).Outcome)
+	say("write readable", b.writeFile(file.Write{Target: at("readable"), Content: text("x")}).Outcome)
+	say("patch readable", b.applyPatch("*** Begin Patch\n*** Update File: readable\n@@\n-text\n+x\n*** Add File: fresh\n+x\n*** End Patch\n").Outcome)
+	say("write mine", b.writeFile(file.Write{Target: at("mine"), Content: text("theirs\n")}).Outcome)
+	say("write new", b.writeFile(file.Write{Target: at("new"), Content: text("theirs\n")}).Outcome)
+	say("read closed/f", b.readFile(file.Read{Target: at("closed/f")}).Outcome)
+	say("list closed", b.do(file.Request{Op: file.OpList, List: &file.List{Target: at("closed")}}).List.Outcome)
+	g := b.grepFor(file.Grep{Pattern: "."})
+	fmt.Println("grep:", g.Status, g.Code, strings.ReplaceAll(strings.TrimPrefix(out(g.Matches), "text:"), "\n", "|"))
 }

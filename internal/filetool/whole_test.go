@@ -142,6 +142,10 @@ func TestMain(m *testing.M) {
 		victim(dir)
 		return
 	}
+	if os.Getenv("FILETOOL_STRANGER") != "" {
+		stranger()
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -377,5 +381,24 @@ func TestChangedMeanwhile(t *testing.T) {
 				t.Errorf("%s, %s:\n%s", how, name, d)
 			}
 		}
+	}
+}
+
+// A directory that becomes a link just before a removal goes into it.
+func TestRemovalGoesIntoNoLink(t *testing.T) {
+	b := newFastBox(t, file.Caps{})
+	b.file("d/f", "1")
+	b.file("/canary/f", "canary")
+	b.link("../canary", "x")
+	b.config.hook = func(step string) error {
+		if step == "enter" {
+			os.Rename(b.at("d"), b.at("moved"))
+			os.Rename(b.at("x"), b.at("d"))
+		}
+		return nil
+	}
+	o := b.do(file.Request{Op: file.OpRemove, Remove: &file.Remove{Target: at("d"), Recursive: true}}).Change
+	if o.Status == file.OK || b.content("/canary/f") != "canary" || b.content("moved/f") != "1" {
+		t.Errorf("%+v, canary %q", o, b.content("/canary/f"))
 	}
 }
