@@ -297,3 +297,28 @@ func TestIgnoreFiles(t *testing.T) {
 		t.Errorf("%s\nripgrep:\n%s", strings.Join(got, "\n"), files)
 	}
 }
+
+// The same in a tree that nobody made for the purpose: the sources of Go.
+func TestRipgrepFindsTheSameInSources(t *testing.T) {
+	rg := ripgrep(t)
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Skip("the go command is not here: ", err)
+	}
+	src := strings.TrimSpace(string(out)) + "/src"
+	b := &box{t: t, dir: src, blobs: map[string][]byte{}}
+	b.open(file.Caps{}, func(c *Config) { c.Workdir = "/" })
+	other := &box{t: t, dir: src, blobs: map[string][]byte{}}
+	other.open(file.Caps{}, func(c *Config) { c.Workdir, c.Ripgrep = "/", rg })
+	limit := int64(100_000_000)
+	for _, ask := range []file.Grep{
+		{Pattern: "ErrNoProgress", Before: 2, After: 2}, {Pattern: "errbadpattern", CaseInsensitive: true}, {Pattern: `func \(\w+ \*?\w+\) Read\(`, GlobFilter: "*.go"},
+		{Pattern: `[^\x00-\x7f]{3}`}, {Pattern: `\bgoto\b|\bfallthrough\b`, MaxPerFile: 2},
+	} {
+		ask.MaxResults = &limit
+		native, rg := b.grepFor(ask), other.grepFor(ask)
+		if a, z := whole(b, native.Matches), whole(other, rg.Matches); a != z || *native.MatchCount != *rg.MatchCount || *native.MatchCount == 0 || rg.Backend != "ripgrep" {
+			t.Errorf("%+v: native %d matches; %s %d\n%s", ask, *native.MatchCount, rg.Backend, *rg.MatchCount, firstDifference(a, z))
+		}
+	}
+}

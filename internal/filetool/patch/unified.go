@@ -7,8 +7,6 @@ import (
 	"github.com/stockade-dev/stockade/sandbox/file"
 )
 
-const noNewline = `\ No newline at end of file`
-
 // parseUnified reads unified diff. What stands before the first header, and between files, is
 // prose (a commit message, an e-mail).
 func parseUnified(s *source) (*Patch, *file.PatchError) {
