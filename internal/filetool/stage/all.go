@@ -9,6 +9,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -202,22 +203,43 @@ func (tx *transaction) stage() *file.Fault {
 	}
 	// When the first of them is synced, the file system commits what it knows of the others too: so they
 	// are synced last, and not one after the other as they are written.
+	return tx.sync()
+}
+
+// syncers is how many files are synced at a time: their waits for the disk become one.
+const syncers = 8
+
+func (tx *transaction) sync() *file.Fault {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	faults := make(chan *file.Fault, len(tx.changes))
+	slots := make(chan struct{}, syncers)
 	for _, c := range tx.changes {
-		if err := c.sync(tx.hook); err != nil {
+		if c.Remove {
+			continue
+		}
+		if err := tx.hook.step("sync"); err != nil {
 			return tree.Fault(c.Place.Path, err)
 		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := c.sync(); err != nil {
+				faults <- tree.Fault(c.Place.Path, err)
+			}
+		})
 	}
-	return nil
+	wg.Wait()
+	select {
+	case fault := <-faults:
+		return fault
+	default:
+		return nil
+	}
 }
 
 // sync makes what was staged durable.
-func (c *Change) sync(hook Hook) error {
-	if c.Remove {
-		return nil
-	}
-	if err := hook.step("sync"); err != nil {
-		return err
-	}
+func (c *Change) sync() error {
 	fd, err := unix.Openat(c.Place.Dir, c.tmp, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EACCES) { // a file that is read-only for its owner
 		fd, err = unix.Openat(c.Place.Dir, c.tmp, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -323,10 +345,10 @@ func back(dir int, name, tmp string, remove, replaced bool) {
 // clean ends a change that has happened.
 func (tx *transaction) clean() *file.Fault {
 	var failed error
-	synced := map[int]bool{}
+	synced := map[string]bool{}
 	for _, c := range tx.changes {
-		if !synced[c.Place.Dir] {
-			synced[c.Place.Dir] = true
+		if dir := path.Dir(c.Place.Path); !synced[dir] {
+			synced[dir] = true
 			failed = errors.Join(failed, syncDir(c.Place.Dir, tx.hook))
 		}
 	}
