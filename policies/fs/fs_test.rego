@@ -59,6 +59,18 @@ test_paths_are_below_a_root if {
 	codes(grant({"/fs/roots": []})) == {"path_not_allowed"}
 }
 
+# R095
+test_changes_are_below_a_root_for_them if {
+	src := {"/fs/write_roots": ["/workspace/src/"]}
+	at(path) := json.patch(grant(src), [{"op": "replace", "path": "/file", "value": {"op": "write", "paths": [{"path": "x", "resolved": path, "write": true}]}}])
+	allowed(at("/workspace/src/x"))
+	codes(at("/workspace/x")) == {"path_not_allowed"}
+	codes(at("/workspace/src/../x")) == {"path_not_allowed"}
+	codes(at("/workspace/srcs")) == {"path_not_allowed"}
+	allowed(grant(src))
+	codes(json.patch(at("/workspace/src/x"), [{"op": "replace", "path": "/session/grant/fs/write_roots", "value": []}])) == {"path_not_allowed"}
+}
+
 # R097
 test_links if {
 	allowed(file({"/paths/0/through_link": true}))

@@ -80,6 +80,60 @@ func Empty(op Op) *Result {
 	return r
 }
 
+// Formed reports whether the arm that is set is the one that the operation has, and no other is.
+func (r *Result) Formed() bool {
+	want := Empty(r.Op)
+	if want == nil {
+		return false
+	}
+	for _, arm := range []struct{ has, wants bool }{
+		{r.Read != nil, want.Read != nil}, {r.Write != nil, want.Write != nil}, {r.Edit != nil, want.Edit != nil},
+		{r.Patch != nil, want.Patch != nil}, {r.Grep != nil, want.Grep != nil}, {r.Glob != nil, want.Glob != nil},
+		{r.Stat != nil, want.Stat != nil}, {r.List != nil, want.List != nil}, {r.Change != nil, want.Change != nil},
+	} {
+		if arm.has != arm.wants {
+			return false
+		}
+	}
+	return true
+}
+
+// Output is what the operation gives beside what it says; nil for one that gives nothing.
+func (r *Result) Output() *Output {
+	switch {
+	case r.Read != nil:
+		return r.Read.Content
+	case r.Grep != nil:
+		return r.Grep.Matches
+	case r.Glob != nil:
+		return r.Glob.Paths
+	case r.List != nil:
+		return r.List.Entries
+	}
+	return nil
+}
+
+// Blob is the output where that is one; nil otherwise.
+func (r *Result) Blob() *Blob {
+	if o := r.Output(); o != nil {
+		return o.Blob
+	}
+	return nil
+}
+
+// Changes are what became of each file that the operation changed, with digests before and after.
+func (r *Result) Changes() []Change {
+	switch {
+	case r.Write != nil && r.Write.Change != nil:
+		return []Change{*r.Write.Change}
+	case r.Edit != nil && r.Edit.Change != nil:
+		return []Change{*r.Edit.Change}
+	case r.Patch != nil:
+		return r.Patch.Changes
+	}
+	return nil
+}
+
 // Clamp says that a request-level limit was lowered (C17), or what stood in where the request
 // named none (C18: source "runtime").
 type Clamp struct {

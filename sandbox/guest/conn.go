@@ -189,7 +189,7 @@ type Streams struct {
 // released or killed: Suspend waits for that.
 func (c *Conn) Spawn(ctx context.Context, cmd Command, s Streams) (*Process, error) {
 	w := newCall()
-	f := &spawnFrame{Command: cmd, cgroup: s.Cgroup != nil}
+	f := &spawnFrame{Command: cmd, cgroup: s.Cgroup != nil, files: cmd.Files}
 	files := []*os.File{s.Stdin, s.Stdout, s.Stderr}
 	if s.Cgroup != nil {
 		files = append(files, s.Cgroup)

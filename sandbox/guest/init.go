@@ -181,8 +181,13 @@ func (g *guestInit) spawn(call uint64, f *spawnFrame, fds []int) error {
 			want++
 		}
 	}
-	if f.executor {
+	switch {
+	case f.executor && f.files:
+		return errMalformed
+	case f.executor:
 		f.Command = Command{Argv: []string{"stockade-init", "execute"}, Cwd: "/"}
+	case f.files:
+		f.Command = Command{Argv: []string{"stockade-init", "files"}, Cwd: "/"}
 	}
 	if len(fds) != want || len(f.Argv) == 0 || !strings.HasPrefix(f.Cwd, "/") {
 		return errMalformed
@@ -204,7 +209,7 @@ func (g *guestInit) spawn(call uint64, f *spawnFrame, fds []int) error {
 	program := executorPath
 	if f.executor {
 		attr.Files = append(attr.Files, uintptr(fds[want-1]))
-	} else {
+	} else if !f.files {
 		var refused *Error
 		if e := g.asIdentity(func() syscall.Errno { program, refused = lookup(&f.Command); return 0 }); e != 0 {
 			refused = &Error{StageProgram, "look up " + f.Argv[0], e}

@@ -1,6 +1,10 @@
 package api
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/stockade-dev/stockade/sandbox/file"
+)
 
 // Receipt is the one terminal answer to an operation, journaled before the caller
 // sees it.
@@ -79,6 +83,7 @@ type Payload struct {
 	Close   *CloseResult   `json:"close,omitzero"`
 	Control *ControlResult `json:"control,omitzero"`
 	Space   *SpaceResult   `json:"workspace,omitzero"`
+	File    *file.Result   `json:"file,omitzero"`
 	Blob    *BlobResult    `json:"blob,omitzero"`
 	Verdict *VerdictResult `json:"verdict,omitzero"`
 	Policy  *PolicyResult  `json:"policy,omitzero"`

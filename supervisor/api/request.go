@@ -27,6 +27,7 @@ type Request struct {
 	Drain   *Drain         `json:"drain,omitzero"`
 	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
 	Narrow  *SessionNarrow `json:"narrow,omitzero"`
+	File    *FileTool      `json:"file,omitzero"`    // host.fs.*
 	Verdict *Verdict       `json:"verdict,omitzero"` // host.approval.approve and deny
 
 	Activate *PolicyActivate `json:"activate,omitzero"` // admin.policy.activate and preview
