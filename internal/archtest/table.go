@@ -97,7 +97,7 @@ var Table = []Row{
 	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox"}, nil},
 
 	// The five commands.
-	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},
+	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "sandbox/file", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},
 	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
 		[]string{cobra, fsnotify, unix}},
 	{"cmd/stockade-init", []string{"sandbox/guest", "sandbox/files", "internal/filetool"}, []string{unix}},
