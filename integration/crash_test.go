@@ -247,7 +247,11 @@ type killer struct {
 }
 
 func (k *killer) begin(bin, dir, work string) (err error) {
-	args := k.args
+	policy, err := leavePolicy(bin, dir)
+	if err != nil {
+		return err
+	}
+	args := append(slices.Clone(k.args), "--policy", policy)
 	if k.mortal {
 		// The failpoint is the runner's, and the daemon gives it no environment of its own.
 		k.chosen = filepath.Join(work, "point")
@@ -270,6 +274,21 @@ func (k *killer) begin(bin, dir, work string) (err error) {
 		k.d.Kill()
 	}
 	return err
+}
+
+// leavePolicy is the shipped policy, which wants leave for some commands.
+func leavePolicy(bin, dir string) (string, error) {
+	policy := filepath.Join(dir, "policy")
+	if out, err := exec.Command(filepath.Join(bin, "stockaded"), "policy", "init", policy).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("policy init: %w\n%s", err, out)
+	}
+	data, err := json.Marshal(map[string]any{
+		"timeout_ns": int64(time.Minute), "exec": []any{map[string]any{"argv": needsLeave}}, "mounts": []any{}, "networks": []any{}, "operations": []any{},
+	})
+	if err != nil {
+		return "", err
+	}
+	return policy, os.WriteFile(filepath.Join(policy, "approval", "data.json"), data, 0o644)
 }
 
 // kill makes the kills, and leaves a daemon that serves.

@@ -3,11 +3,18 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
 	"math"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -32,7 +39,9 @@ func askingPolicy(t *testing.T, changesAt int64) *rego.Engine {
 
 import rego.v1
 
-required := {"reason": "because", "timeout_ns": 8000000000, "approvers": {"uids": [1001, 1002], "gids": [50]}}
+timeout := to_number(object.get(input.request, ["exec", "labels", "timeout"], object.get(input.request, ["open", "labels", "timeout"], "8000000000")))
+
+required := {"reason": "because", "timeout_ns": timeout, "approvers": {"uids": [1001, 1002], "gids": [50]}}
 `)}
 	for name, rule := range map[string]string{
 		"exec": `decision := {"allow": true, "deny": [], "obligations": {"require_approval": data.ask.required}, "limits": limits} if word == "ask"
@@ -616,4 +625,127 @@ func TestApprovalsOutliveTheSupervisor(t *testing.T) {
 	if waited < 7 {
 		t.Errorf("%d were found waiting", waited)
 	}
+}
+
+// R091, R116: leave, time, cancel, withdrawal and the end of the session come together. There is one outcome, told to everybody,
+// and one receipt; what was not approved never began, and what was began at most once.
+func TestLeaveRaces(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	policy := askingPolicy(t, math.MaxInt64)
+	defer policy.Close()
+	dir, err := os.MkdirTemp("/dev/shm", "stockade-races-")
+	if err != nil {
+		dir = t.TempDir()
+	}
+	defer os.RemoveAll(dir)
+	b := startOn(t, newFake(), filepath.Join(dir, "state"), func(c *Config) {
+		c.Policy = policy
+		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+		c.Defaults.Approvals, c.Defaults.ApprovalsPerMinute = 1<<20, 1<<30
+		c.Defaults.History = ledger.Limits{History: 1 << 20, Notices: 1 << 22, Intents: 1 << 20}
+	})
+	outcomes := map[api.ApprovalState]int{}
+	var mu sync.Mutex
+	var next atomic.Int64
+	var all sync.WaitGroup
+	total := int64(min(rounds(t), 1200))
+	for i := range 4 {
+		all.Go(func() {
+			r := &racer{bench: b, rand: rand.New(rand.NewPCG(seed, uint64(i)))}
+			for n := next.Add(1); n <= total && !t.Failed(); n = next.Add(1) {
+				state := r.leaveRound(n)
+				mu.Lock()
+				outcomes[state]++
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	b.nothingLeft()
+	b.stop()
+	b.settledOnce()
+	t.Logf("%d rounds: %v", total, outcomes)
+	for _, state := range []api.ApprovalState{api.ApprovalApproved, api.ApprovalDenied, api.ApprovalTimedOut, api.ApprovalCanceled} {
+		if outcomes[state] == 0 && total >= 400 {
+			t.Errorf("nothing was %s", state)
+		}
+	}
+}
+
+// leaveRound has everything that can end one wait happen at once.
+func (r *racer) leaveRound(n int64) api.ApprovalState {
+	r.id = r.session()
+	within := 10 * time.Second
+	if r.rand.IntN(2) == 0 {
+		within = 3*time.Millisecond + time.Duration(r.rand.IntN(3000))*time.Microsecond
+	}
+	labels := map[string]string{"timeout": strconv.FormatInt(int64(within), 10)}
+	req := api.Request{Op: api.OpExec, Principal: alice, Exec: &api.Exec{SessionID: r.id, Argv: []string{"true", "ask"}, Labels: labels, Wait: new(bool)}}
+	if n%3 == 0 {
+		req = api.Request{Op: api.OpSessionOpen, Principal: alice, Open: &api.SessionOpen{Profile: "ask", Labels: labels, Target: api.Target{Local: &api.Local{}}}}
+	}
+	p, r0, err := r.Start(context.Background(), &req)
+	if err != nil {
+		r.t.Errorf("%v", err)
+		return ""
+	}
+	if r0 != nil || p.Approval == "" { // its time is over already
+		r.close(r.id)
+		return api.ApprovalTimedOut
+	}
+	a := r.approvalOf(alice, p.Approval)
+	var verdicts [4]*api.Receipt
+	say := func(i int, op api.Op, by api.Principal) func() {
+		return func() { verdicts[i] = r.verdict(op, by, a, "") }
+	}
+	acts := []func(){say(0, api.OpApprove, bob), say(1, api.OpDeny, member), say(2, api.OpApprove, member)}
+	if r.rand.IntN(2) == 0 {
+		acts = append(acts, say(3, api.OpDeny, alice))
+	}
+	if a.ExecID != "" && r.rand.IntN(2) == 0 {
+		acts = append(acts, func() { r.control(api.OpProcessCancel, a.ExecID) })
+	}
+	if r.rand.IntN(2) == 0 {
+		acts = append(acts, func() { r.close(r.id) })
+	}
+	r.together(acts...)
+	done := r.receipt(a)
+	state := done.Approval.State
+	for i, v := range verdicts {
+		if v == nil {
+			continue
+		}
+		got := v.Payload.Verdict
+		want := map[int]api.ApprovalState{0: api.ApprovalApproved, 1: api.ApprovalDenied, 2: api.ApprovalApproved, 3: api.ApprovalCanceled}[i]
+		if i == 3 && state == api.ApprovalDenied {
+			want = state // what he wants to take back is denied: so be it
+		}
+		if v.Outcome == api.OutcomeOK && (got.State != state || state != want) || v.Outcome != api.OutcomeOK && state == want && v.ErrorCode != api.CodeApprovalSettled {
+			r.t.Errorf("it was %s, and verdict %d: %s %s %+v", state, i, v.Outcome, v.ErrorCode, got)
+		}
+	}
+	began := r.fake.process(a.ExecID) != nil || done.Payload.Exec != nil && done.Payload.Exec.StartedAtNS != 0
+	switch state {
+	case api.ApprovalApproved: // and then it may have been canceled, or its session closed
+		if done.Outcome == api.OutcomeDenied {
+			r.t.Errorf("approved: %+v", done)
+		}
+	case api.ApprovalDenied, api.ApprovalTimedOut:
+		if code := map[api.ApprovalState]api.Code{api.ApprovalDenied: api.CodeApprovalDenied, api.ApprovalTimedOut: api.CodeApprovalTimeout}[state]; done.Outcome != api.OutcomeDenied || done.ErrorCode != code || began {
+			r.t.Errorf("%s: %+v", state, done)
+		}
+	default:
+		if began || done.Outcome == api.OutcomeDenied && state != api.ApprovalVoid {
+			r.t.Errorf("%s: %+v", state, done)
+		}
+	}
+	if a.ExecID == "" && done.SessionID != "" {
+		r.close(done.SessionID)
+	}
+	r.close(r.id)
+	if now := r.approvalOf(alice, a.ApprovalID); now.State != state || now.DecidedAtNS != done.Approval.DecidedAtNS {
+		r.t.Errorf("the receipt says %+v, and the record %+v", done.Approval, now)
+	}
+	return state
 }
