@@ -547,17 +547,14 @@ func (l *load) leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.Outcome == api.OutcomeDenied {
-		l.result(key, r) // and did not run: the audit counts
-		if r.ErrorCode != api.CodeApprovalDenied || !deny || r.Approval == nil || r.Approval.State != api.ApprovalDenied || r.Approval.DecidedBy == nil {
-			return fmt.Errorf("%s: %s %s %+v", key, r.Outcome, r.ErrorCode, r.Approval)
-		}
-		return nil
+	if !deny || p.Approval == "" || l.interrupted(r) || r.Payload.Exec != nil && l.lost(id, r.Payload.Exec.ErrorCode) {
+		return l.judged(key, id, r, judge)
 	}
-	if deny && p.Approval != "" && !l.interrupted(r) && r.Outcome == api.OutcomeOK {
-		return fmt.Errorf("%s: it was denied, and ended %+v", key, r)
+	l.result(key, nil) // it did not run: the audit counts. Who asks and denies takes it back
+	if r.ErrorCode != api.CodeCanceled || r.Approval == nil || r.Approval.State != api.ApprovalCanceled || r.Approval.DecidedBy == nil {
+		return fmt.Errorf("%s: it was taken back, and ended %s %s %+v", key, r.Outcome, r.ErrorCode, r.Approval)
 	}
-	return l.judged(key, id, r, judge)
+	return nil
 }
 
 // decide gives or denies leave, as often as it takes until that is certain.

@@ -341,6 +341,15 @@ func TestWhoGivesLeave(t *testing.T) {
 			}
 			b.receipt(a)
 		}
+		// Who is named, and asks himself, is another's to answer.
+		own := b.asked(api.Request{Op: api.OpSessionOpen, Principal: bob, Open: &api.SessionOpen{Profile: "ask", Target: api.Target{Local: &api.Local{}}}})
+		if r := b.verdict(api.OpApprove, bob, own, ""); r.ErrorCode != api.CodeApprovalOwn || r.Outcome != api.OutcomeDenied {
+			t.Errorf("%+v", r)
+		}
+		b.verdict(api.OpApprove, member, own, "")
+		if r := b.receipt(own); r.Outcome != api.OutcomeOK || r.Approval.DecidedBy.UID != member.UID {
+			t.Errorf("%+v", r)
+		}
 		a := b.askExec(id, "true", "ask")
 		for who, sees := range map[*api.Principal]bool{&alice: true, &bob: true, &carol: false, &dave: false, &scoped: false, &member: true} {
 			list, denial, err := b.Approvals(t.Context(), &api.Request{Op: api.OpApprovalList, Principal: *who, Read: &api.Read{State: "waiting"}})
