@@ -17,6 +17,7 @@ var reads = []api.Op{
 	api.OpProcessGet, api.OpProcessList, api.OpProcessWait, api.OpProcessWatch, api.OpOutput,
 	api.OpIntentGet, api.OpIntentList, api.OpIntentFrames,
 	api.OpBlobGet, api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
+	api.OpApprovalGet, api.OpApprovalList,
 	api.OpQuiescence, api.OpSnapshot, api.OpWorkspaceDiff, api.OpCapabilities, api.OpPolicyStatus, api.OpPolicyPreview,
 }
 
@@ -146,6 +147,9 @@ func (s *Supervisor) Decide(ctx context.Context, req *api.Request) (*api.Decisio
 	d := &api.Decision{Op: req.Op, Allow: why == nil, Warn: c.decision.Warn, Policy: c.decision.Policy, Grant: c.grant, Clamped: c.clamped}
 	if why != nil {
 		d.Deny = why.deny
+	}
+	if why == nil {
+		d.Approval = c.decision.Obligations.RequireApproval
 	}
 	return d, nil, nil
 }
