@@ -178,6 +178,7 @@ func (s *Supervisor) HostInfo(ctx context.Context, req *api.Request) (*api.HostI
 		Host:         s.host,
 		Ceiling:      s.ceiling,
 		PolicyDigest: s.policies.digest(),
+		Workers:      s.policies.workers(),
 		JournalKey:   s.journal.PublicKey(),
 	}, nil, nil
 }

@@ -23,7 +23,18 @@ type HostInfo struct {
 	Host         sandbox.Host    `json:"host"`
 	Ceiling      sandbox.Ceiling `json:"ceiling"`
 	PolicyDigest string          `json:"policy_digest"`
-	JournalKey   string          `json:"journal_key,omitempty"` // public key of the journal's checkpoints, in note form
+	Workers      *PolicyWorkers  `json:"policy_workers,omitzero"` // absent: policy is evaluated by the supervisor itself
+	JournalKey   string          `json:"journal_key,omitempty"`   // public key of the journal's checkpoints, in note form
+}
+
+// PolicyWorkers are the processes that evaluate the policy in force, and nothing else.
+type PolicyWorkers struct {
+	Processes   int64    `json:"processes"`
+	Replaced    int64    `json:"replaced"`          // that were ended, or ended, since the revision was loaded
+	MemoryBytes int64    `json:"memory_bytes"`      // that each may take beyond what it began with
+	CPUTimeNS   int64    `json:"cpu_time_ns"`       // that one decision may take
+	Walls       []string `json:"walls"`             // around each: seccomp, no_new_privs, …
+	Trouble     string   `json:"trouble,omitempty"` // why the last start of one failed
 }
 
 // Capabilities is the answer of host.capabilities: what a session can be held by here, before one is asked for.
