@@ -25,6 +25,7 @@ import (
 	"github.com/stockade-dev/stockade/internal/durable"
 	"github.com/stockade-dev/stockade/internal/journal"
 	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/rego/bundle"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
@@ -34,6 +35,14 @@ import (
 // named too, and the policy of approvals has something against her. After an instant it gives commands less.
 func askingPolicy(t *testing.T, changesAt int64) *rego.Engine {
 	t.Helper()
+	e, err := rego.Load(askingFiles(changesAt), rego.Options{Deadline: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func askingFiles(changesAt int64) fstest.MapFS {
 	files := maps.Clone(testPolicy)
 	files["ask.rego"] = &fstest.MapFile{Data: []byte(`package ask
 
@@ -79,11 +88,7 @@ default decision := {"allow": false, "deny": [{"code": "no"}]}
 decision := {"allow": true, "deny": []} if input.request.principal.uid != 1002
 `)}
 	files["changes.json"] = &fstest.MapFile{Data: fmt.Appendf(nil, `{"changes_at_ns": %d}`, changesAt)}
-	e, err := rego.Load(files, rego.Options{Deadline: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return files
 }
 
 var (
@@ -431,6 +436,45 @@ func TestLeaveIsForWhatWasReviewed(t *testing.T) {
 		if r := b.verdict(api.OpApprove, bob, a, ""); r.ErrorCode != api.CodeApprovalSettled || r.Payload.Verdict.State != api.ApprovalCanceled {
 			t.Errorf("%+v %+v", r, r.Payload.Verdict)
 		}
+	})
+}
+
+// R110: a revision that is activated meanwhile does not decide about what waits in a session, which has its own. An open that
+// waits was reviewed by another one than decides now, and is void. A strict activation waits for neither.
+func TestLeaveAndAnotherRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		there := askingFiles(math.MaxInt64)
+		b := startOn(t, newFake(), t.TempDir()+"/state", func(c *Config) {
+			c.Policies = Policies{
+				Source: "there", Live: api.LiveKeep,
+				Open: func() (*bundle.Revision, error) { return bundle.Of(there) },
+				Load: func(r *bundle.Revision) (Policy, error) { return rego.Load(r.FS, rego.Options{Deadline: time.Minute}) },
+			}
+		})
+		defer b.stop()
+		id := b.session()
+		inSession := b.askExec(id, "true", "ask")
+		open := b.asked(api.Request{Op: api.OpSessionOpen, Open: &api.SessionOpen{Profile: "ask", Target: api.Target{Local: &api.Local{}}}})
+		there = askingFiles(math.MaxInt64 - 1)
+		strict := b.do(api.Request{Op: api.OpPolicyActivate, Activate: &api.PolicyActivate{Strict: true}})
+		if strict.ErrorCode != api.CodePolicyBlocked || len(strict.Payload.Policy.Blocking.Intents) != 2 {
+			t.Errorf("%+v %+v", strict, strict.Payload.Policy)
+		}
+		if r, err := b.Reload(t.Context(), TriggerSignal); err != nil || r.Status != api.PolicyActivated {
+			t.Fatalf("%+v %v", r, err)
+		}
+		if r := b.verdict(api.OpApprove, bob, inSession, ""); r.Outcome != api.OutcomeOK {
+			t.Errorf("%+v", r)
+		}
+		if r := b.receipt(inSession); r.Outcome != api.OutcomeOK || r.Policy.Digest != inSession.Reviewed.Policy {
+			t.Errorf("%+v", r)
+		}
+		b.verdict(api.OpApprove, bob, open, "")
+		if r := b.receipt(open); r.ErrorCode != api.CodeApprovalStale || r.Deny[0].Subject != "policy" || b.fake.called("open") != 1 {
+			t.Errorf("%+v", r)
+		}
+		b.close(id)
+		b.nothingLeft()
 	})
 }
 
