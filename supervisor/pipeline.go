@@ -297,6 +297,8 @@ func (s *Supervisor) records(c *call) []ledger.Record {
 		Grant:         d.Grant,
 		Limits:        d.Limits,
 		Obligations:   d.Obligations,
+		Clamped:       c.clamped,
+		ElapsedNS:     int64(d.Elapsed),
 	}}
 }
 
