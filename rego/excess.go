@@ -157,6 +157,8 @@ func outside(s Source, c sandbox.Ceiling) string {
 	switch {
 	case s.Found == nil:
 		return "was not resolved"
+	case !cleanPath(s.Resolved):
+		return "resolves to " + s.Resolved + ", which is no absolute, clean path"
 	case c.MountRoots != nil && !belowAny(s.Resolved, c.MountRoots):
 		return "resolves to " + s.Resolved + ", outside the ceiling's mount_roots"
 	}

@@ -143,3 +143,13 @@ test_denials_without_a_code_stand if {
 		with data.exceptions.overridable as ["mine"]
 		with data.exceptions.granted as lifting("mine", "s")
 }
+
+# R084: who may reach a name for a while may not reach it without its word.
+test_an_exception_for_a_name_wants_the_name if {
+	every other in [{"protocol": "tcp"}, {"ports": [443, 22]}, {"name": "*.example.org"}] {
+		wanted := object.union({"name": "api.example.org", "ports": [443]}, other)
+		document := json.patch(asking, [{"op": "replace", "path": "/request/open/target/local/egress", "value": [wanted]}])
+		decision := decided(document, {"move": exception})
+		decision.allow == false
+	}
+}

@@ -16,16 +16,16 @@ deny contains {
 
 # METADATA
 # title: The length of one argument
-# description: max_arg_bytes counts bytes; count of a string counts characters, of which UTF-8 makes up to four bytes.
+# description: max_arg_bytes counts bytes, count of a string characters, of which UTF-8 makes up to four bytes. So bytes are counted where they could be too many.
 # labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "arg_length_exceeded",
 	"subject": sprintf("argv:%d", [i]),
 	"message": sprintf("longer than the %d bytes that are granted", [input.session.grant.exec.max_arg_bytes]),
 } if {
-	count(concat("", input.request.exec.argv)) > input.session.grant.exec.max_arg_bytes # or none is
+	count(concat("", input.request.exec.argv)) * 4 > input.session.grant.exec.max_arg_bytes # or none is
 	some i, arg in input.request.exec.argv
-	count(arg) > input.session.grant.exec.max_arg_bytes
+	count(hex.encode(arg)) > input.session.grant.exec.max_arg_bytes * 2
 }
 
 # METADATA
@@ -41,10 +41,11 @@ deny contains {
 }
 
 # METADATA
-# title: A relative directory is below the session's own
+# title: A relative directory is below the session's own, which the prefixes have to hold as well
 cwd_granted(cwd) if {
 	not startswith(cwd, "/")
 	not paths.climbs(cwd)
+	below_granted(concat("/", [object.get(input.session.grant, "workdir", "/"), cwd]))
 }
 
 cwd_granted(cwd) if {

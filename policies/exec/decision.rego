@@ -6,6 +6,7 @@
 # labels: {concern: exec}
 package stockade.exec
 
+import data.stockade.approval.required
 import data.stockade.exceptions
 
 # METADATA
@@ -16,7 +17,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # METADATA
 # title: Nothing speaks against it, and there is a session whose grant bounds it
 # labels: {concern: decision}
-decision := {"allow": true, "deny": [], "warn": []} if {
+decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
 	count(deny) == 0
 	input.session.grant
 	count(input.request.exec.argv) > 0

@@ -11,6 +11,7 @@ base := {
 	"session": {
 		"principal": {"uid": 1000, "gid": 1000},
 		"grant": {
+			"workdir": "/workspace",
 			"env": {"set": {"TZ": "UTC"}, "max": 2},
 			"exec": {
 				"max_argv": 3,
@@ -105,4 +106,39 @@ test_artifacts_come_from_granted_places if {
 	allowed(exec_with({"/outputs": ["/workspace/out"]}))
 	codes(exec_with({"/outputs": ["/home/x"]})) == {"output_not_allowed"}
 	codes(exec_with({"/outputs": ["/workspace/../x"]})) == {"output_not_allowed"}
+}
+
+# R087: bytes, not characters.
+test_arguments_are_measured_in_bytes if {
+	allowed(exec_with({"/argv": ["ééa"]}))
+	codes(exec_with({"/argv": ["ééé"]})) == {"arg_length_exceeded"}
+	codes(exec_with({"/argv": ["a", "😀😀"]})) == {"arg_length_exceeded"}
+}
+
+# R037: what is relative is below the session's directory, and that has to be below a granted one.
+test_a_relative_directory_is_no_way_around if {
+	codes(json.patch(exec_with({"/cwd": "a"}), [{"op": "replace", "path": "/session/grant/workdir", "value": "/tmp"}])) == {"cwd_not_allowed"}
+}
+
+exception := {"code": "mine", "subjects": ["argv"], "uids": [1000], "until_ns": 130, "reason": "r"}
+
+# A rule of one's own, as an author writes it, is lifted for a while, and the command ends before that does.
+test_a_rule_of_ones_own_can_be_lifted if {
+	marked := ["argv_limit_exceeded"]
+	lifting := {"x": object.union(exception, {"code": "argv_limit_exceeded"})}
+	document := json.patch(exec_with({"/argv": ["a", "b", "c", "d"]}), [{"op": "add", "path": "/session/grant/exec/max_timeout_ns", "value": 1000}])
+	decision := exec.decision with input as document with data.exceptions.overridable as marked with data.exceptions.granted as lifting
+	decision.allow == true
+	decision.limits == {"timeout_ns": 30}
+	count(decision.warn) == 1
+	after := exec.decision with input as json.patch(document, [{"op": "replace", "path": "/now_ns", "value": 130}])
+		with data.exceptions.overridable as marked
+		with data.exceptions.granted as lifting
+	{deny.code | some deny in after.deny} == {"argv_limit_exceeded", "expired"}
+	unmarked := exec.decision with input as document with data.exceptions.granted as lifting
+	unmarked.allow == false
+	nothing := exec.decision with input as json.remove(document, ["/session/grant/exec/max_timeout_ns"])
+		with data.exceptions.overridable as marked
+		with data.exceptions.granted as lifting
+	nothing.allow == false
 }

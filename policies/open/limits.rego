@@ -18,8 +18,14 @@ usual_ceilings := {name: min({usual, object.get(input.ceiling, name, usual)}) |
 
 asked_ceilings := {name: min({most, object.get(input.ceiling, name, most)}) |
 	some name, asked in limits
-	most := object.get(profile.ceilings.max, name, object.get(input.ceiling, name, asked))
+	most := object.get(profile.ceilings.max, name, object.get(input.ceiling, name, at_most(name, asked)))
 }
+
+# METADATA
+# title: What nobody bounds only tightens, but for a share, which is taken from others
+at_most(name, asked) := asked if name != "cpu_weight"
+
+at_most("cpu_weight", asked) := min({asked, 100})
 
 # METADATA
 # title: How long the session may live

@@ -124,3 +124,11 @@ test_a_profile_can_end_its_sessions_with_the_supervisor if {
 	decision.grant.on_restart == "terminate"
 	count(decision.warn) == 1
 }
+
+# A share is taken from others: without a word of the profile nobody has more than the usual one.
+test_a_profile_without_a_share_gives_the_usual_one if {
+	grant := granted(changed(base, {"/request/open/limits": {"cpu_weight": 10000}})) with data.profiles.workspace as json.remove(data.profiles.workspace, ["/ceilings/max/cpu_weight"])
+	grant.ceilings.cpu_weight == 100
+	less := granted(changed(base, {"/request/open/limits": {"cpu_weight": 50}})) with data.profiles.workspace as json.remove(data.profiles.workspace, ["/ceilings/max/cpu_weight"])
+	less.ceilings.cpu_weight == 50
+}

@@ -165,3 +165,54 @@ test_without_a_list_nothing_is_protected if {
 		with data.principals.uid as {"1000": {"profiles": ["bare"], "profile": "bare", "require_scope": []}}
 	decision.grant.mounts[0].protect == set()
 }
+
+# R083: what holds the names of credentials is as good as what is called by them.
+test_what_holds_credentials_is_denied if {
+	every name in [".config", ".local", ".local/share", ".cargo", ".SSH", ".Config/GH", ".config/op/x", ".vault-token"] {
+		"mount_host_path_not_allowed" in codes(source({"/resolved": concat("/", ["/home/alice", name])}))
+	}
+	granted(source({"/resolved": "/home/alice/.configure"}))
+	granted(source({"/resolved": "/home/alice/.cargo/registry"}))
+}
+
+# Each proper part of a name of more than one component is one that holds it.
+test_holders_are_complete if {
+	every name in data.host_paths.denied_names {
+		parts := split(trim(name, "/"), "/")
+		every n in numbers_below(count(parts)) {
+			sprintf("/%s/", [concat("/", array.slice(parts, 0, n))]) in data.host_paths.holders
+		}
+	}
+}
+
+numbers_below(most) := {n | some n in [1, 2, 3, 4]; n < most}
+
+test_homes_elsewhere_are_homes if {
+	every dir in ["/var/home/alice", "/export/home/alice", "/var/home"] {
+		"mount_host_path_not_allowed" in codes(source({"/resolved": dir}))
+	}
+	granted(source({"/resolved": "/var/home/alice/project"}))
+}
+
+# What is run by itself on the host is not written from inside.
+test_what_starts_by_itself_is_not_written if {
+	every name in [".bashrc", ".profile", ".config/autostart/x.desktop", ".local/bin", ".gitconfig"] {
+		codes(source({"/resolved": concat("/", ["/home/alice", name])})) == {"mount_mode_not_allowed"}
+		granted(changed(source({"/resolved": concat("/", ["/home/alice", name])}), {"/request/open/target/local/mounts/0/mode": "ro"}))
+	}
+}
+
+test_a_superusers_hosts_state_is_denied if {
+	every dir in ["/tmp", "/var/backups", "/var/spool", "/var/snap/lxd/common", "/var/lib", "/swapfile", "/tmp/.X11-unix"] {
+		"mount_host_path_not_allowed" in codes(changed(source({"/resolved": dir, "/owner_uid": 0}), {"/request/principal/uid": 0, "/request/open/target/local/mounts/0/mode": "ro"}))
+	}
+	granted(source({"/resolved": "/tmp/build"}))
+}
+
+# R083: a profile that mounts from certain places, by what a path led to.
+test_a_profile_mounts_from_its_places if {
+	every resolved, codes in {"/srv/work/x": set(), "/srv/work": set(), "/srv/workx": {"mount_host_path_not_allowed"}, "/home/alice/project": {"mount_host_path_not_allowed"}} {
+		decision := open.decision with input as source({"/resolved": resolved}) with data.profiles.workspace.mounts.host_roots as ["/srv/work/"]
+		{deny.code | some deny in decision.deny} == codes
+	}
+}

@@ -97,8 +97,15 @@ deny contains {
 # description: Always defined, so that a denial that quotes it cannot vanish.
 default place(_) := "?"
 
-place(wanted) := sprintf("%s%s", [object.get(wanted, "name", object.get(wanted, "cidr", "?")), ports_of(wanted)])
+place(wanted) := sprintf("%s%s%s", [object.get(wanted, "name", object.get(wanted, "cidr", "?")), ports_of(wanted), words_of(wanted)])
 
 default ports_of(_) := ""
 
 ports_of(wanted) := sprintf(":%s", [concat(",", [sprintf("%d", [port]) | some port in wanted.ports])]) if count(wanted.ports) > 0
+
+# METADATA
+# title: A destination that goes by its address alone is called another
+# description: An exception for a name does not lift the denial of the same name without its word.
+words_of(wanted) := sprintf("/%s", [wanted.protocol]) if {
+	wanted.protocol
+} else := ""

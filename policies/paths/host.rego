@@ -39,9 +39,12 @@ suspicious if strings.any_prefix_match(all, data.host_paths.denied)
 suspicious if strings.any_prefix_match(data.host_paths.denied, all)
 
 suspicious if {
+	together := lower(concat("", all))
 	some name in data.host_paths.denied_names
-	contains(concat("", all), name)
+	contains(together, name)
 }
+
+suspicious if strings.any_suffix_match(all, data.host_paths.holders)
 
 suspicious if {
 	some path in resolved
@@ -95,8 +98,12 @@ sensitive(path) if {
 
 sensitive(path) if {
 	some name in data.host_paths.denied_names
-	contains(paths.slashed(path), name)
+	contains(lower(paths.slashed(path)), name)
 }
+
+# METADATA
+# title: The path is where such a name is, two or more components of it
+sensitive(path) if strings.any_suffix_match(paths.slashed(path), data.host_paths.holders)
 
 sensitive(path) if home(path)
 
@@ -132,9 +139,22 @@ near_programs if strings.any_prefix_match(all, data.host_paths.programs)
 
 near_programs if strings.any_prefix_match(data.host_paths.programs, all)
 
+near_programs if {
+	together := concat("", all)
+	some name in data.host_paths.started_names
+	contains(together, name)
+}
+
 programs(path) if paths.inside(path, data.host_paths.programs)
 
 programs(path) if paths.covers(path, data.host_paths.programs)
+
+# METADATA
+# title: What a shell, a desktop or git runs by itself is a program as well
+programs(path) if {
+	some name in data.host_paths.started_names
+	contains(paths.slashed(path), name)
+}
 
 # METADATA
 # title: Why a path may not be read inside, for a person

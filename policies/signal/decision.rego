@@ -9,6 +9,7 @@
 # labels: {concern: signal}
 package stockade.signal
 
+import data.stockade.approval.required
 import data.stockade.principals
 
 # METADATA
@@ -19,7 +20,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # METADATA
 # title: Nothing speaks against it, and what it is about is there
 # labels: {concern: decision}
-decision := {"allow": true, "deny": [], "warn": []} if {
+decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
 	count(deny) == 0
 	present
 }
@@ -137,6 +138,19 @@ in_session if op in on_execution
 in_session if input.request.stop.session_id
 
 own_session if input.session.principal.uid == input.request.principal.uid
+
+# METADATA
+# title: What goes on by it ends with the grant
+# description: To end something is always right.
+# labels: {concern: expiry, requirement: R109}
+deny contains {
+	"code": "expired",
+	"subject": "grant",
+	"message": "the grant of the session has ended",
+} if {
+	input.session.grant.expires_at_ns <= input.now_ns
+	op in {"host.process.input", "host.process.modify", "host.process.resume", "host.session.resume"}
+}
 
 # METADATA
 # title: The signal is one of the grant's

@@ -162,3 +162,17 @@ test_data_names_the_administrators if {
 	decision := signal.decision with input as draining(1000) with data.principals.administrators as [1000]
 	decision.allow == true
 }
+
+# R109: what has ended is not gone on with; to end something is always right.
+test_an_ended_grant_ends_and_does_not_go_on if {
+	every document in controls {
+		ended := json.patch(document, [{"op": "add", "path": "/session/grant/expires_at_ns", "value": 100}, {"op": "add", "path": "/now_ns", "value": 100}])
+		decision := signal.decision with input as ended
+		decision.allow == not_going_on[document.request.op] == true
+	}
+}
+
+not_going_on := {
+	"host.process.input": false, "host.process.modify": false, "host.process.resume": false,
+	"host.process.signal": true, "host.process.pause": true, "host.process.cancel": true, "host.process.delete": true,
+}

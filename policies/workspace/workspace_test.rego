@@ -61,3 +61,16 @@ test_a_profile_can_keep_its_overlays_apart if {
 	forgotten := workspace.decision with input as discard with data.profiles.workspace.commit as false
 	forgotten.allow == true
 }
+
+# R090, R092: a cap of the caller, its tenant or the session's labels keeps a session from committing.
+test_a_cap_commits_nothing if {
+	labelled := json.patch(commit, [{"op": "add", "path": "/session/labels", "value": {"trial": "yes"}}])
+	decision := workspace.decision with input as labelled with data.labels.rules as [{"match": {"trial": "yes"}, "cap": {"commit": false}}]
+	{deny.subject | some deny in decision.deny} == {"commit"}
+	other := workspace.decision with input as commit with data.labels.rules as [{"match": {"trial": "yes"}, "cap": {"commit": false}}]
+	other.allow == true
+	tenant := workspace.decision with input as commit
+		with data.principals.uid as {"1000": object.union(data.principals["default"], {"tenant": "blue"})}
+		with data.tenants as {"blue": {"cap": {"commit": false}}}
+	tenant.allow == false
+}
