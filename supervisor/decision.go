@@ -109,7 +109,6 @@ func EachDecision(stateDir string, fn func(*Recorded) error) (left int64, err er
 		if err != nil {
 			return fmt.Errorf("record %d: %w", seq, err)
 		}
-		recorded.Seq = seq
 		return fn(recorded)
 	})
 	return left, err
@@ -126,6 +125,7 @@ type reading struct {
 	request  *api.Request
 	large    *ledger.Large // in its place
 	decision *ledger.Decision
+	at       int64 // number of its record
 	receipt  *api.Receipt
 }
 
@@ -160,7 +160,7 @@ func (d *reading) read(seq int64, b []byte) error {
 	case r.Type == ledger.TypeIntent:
 		err = d.intent(b)
 	case r.Type == ledger.TypeDecision && r.IntentID == d.intentID:
-		d.decision = new(ledger.Decision)
+		d.decision, d.at = new(ledger.Decision), seq
 		err = json.Unmarshal(b, d.decision)
 	case r.Type == ledger.TypeNarrowed:
 		var record ledger.Narrowed
@@ -269,6 +269,7 @@ func (d *reading) rebuild() (*Recorded, error) {
 			InputDigest: record.InputDigest,
 		},
 		Receipt:  d.receipt,
+		Seq:      d.at,
 		Revision: d.policies[record.Policy.Digest],
 		Clamped:  record.Clamped,
 		Elapsed:  time.Duration(record.ElapsedNS),
