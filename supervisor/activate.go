@@ -48,13 +48,13 @@ func (s *Supervisor) activate(ctx context.Context, trigger string, by api.Princi
 	p := &s.policies
 	p.one.Lock()
 	defer p.one.Unlock()
-	r, b, fault := s.candidate(ctx, "")
+	r, b, fault := s.candidate(ctx)
 	if fault == nil && ask.Digest != "" && ask.Digest != b.Digest {
 		p.leave(r)
 		fault = api.Errorf(api.CodePolicyChanged, "there is %s, which is not the one that was meant", b.Digest)
 	}
 	if fault != nil {
-		s.refusePolicy(s.refusal(trigger, b, fault), by)
+		s.refusePolicy(refusedPolicy(trigger, b, fault, s.now()), by)
 		return &api.PolicyResult{Status: api.PolicyRefused, ErrorCode: fault.Code}, fault
 	}
 	before := p.active()
@@ -134,13 +134,13 @@ func (s *Supervisor) hold(own *call) (blocking *api.Quiescence) {
 	}
 }
 
-// refusal is why a candidate is not taken.
-func (s *Supervisor) refusal(trigger string, b *bundle.Revision, why *api.Error) *api.PolicyRefusal {
+// refusedPolicy is why a candidate is not taken.
+func refusedPolicy(trigger string, b *bundle.Revision, why *api.Error, now time.Time) *api.PolicyRefusal {
 	r := &api.PolicyRefusal{Code: why.Code, Message: why.Message, Trigger: trigger}
 	if b != nil {
 		r.Digest, r.Number = b.Digest, b.Number
 	}
-	r.AtNS, r.At = stamp(s.now())
+	r.AtNS, r.At = stamp(now)
 	return r
 }
 

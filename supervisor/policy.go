@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stockade-dev/stockade/internal/durable"
 	"github.com/stockade-dev/stockade/internal/failpoint"
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/rego/bundle"
@@ -37,6 +39,9 @@ type Policies struct {
 	Source string   // what Open reads, for people; "" when it comes with the program and never changes
 	Keys   []string // one of which must have signed it, for people
 	Live   string   // what becomes of open sessions when nobody says so with an activation; "" leaves it to the policy
+
+	first  *chosen
+	served []api.Op // set by Choose
 }
 
 // A revision is a Policy that decides something: what is opened now, or in sessions that were opened under it.
@@ -70,91 +75,152 @@ type revisions struct {
 // keptRevisions is how many revisions that decide nothing any more are kept for those who ask why something was decided.
 const keptRevisions = 8
 
-// openPolicy finds the policy that decides from the start on.
-func (s *Supervisor) openPolicy(cfg Config) (err error) {
-	p := &s.policies
-	p.from, p.loaded = cfg.Policies, map[string]*revision{}
-	if cfg.Policy != nil {
-		p.install(p.add(cfg.Policy, nil), nil, "", s.now())
-		return preflight(cfg.Policy, s.served)
-	}
-	if p.store, err = bundle.OpenStore(filepath.Join(cfg.State, "policy")); err != nil {
-		return err
-	}
-	last, err := p.store.Active()
-	if err != nil {
-		return err
-	}
-	r, b, fault := s.candidate(s.closing, last.Digest)
-	if fault != nil {
-		// What was active goes on until there is something better, as when that happens later. It does not stand in for another
-		// place that the operator names now.
-		if last.Digest == "" || last.Source != p.from.Source {
-			return fmt.Errorf("policy: %s", fault.Message)
-		}
-		p.refused = s.refusal(ledger.TriggerStart, b, fault)
-		s.log.Error("policy: it is not taken, and the last one that was active goes on", "error", fault, "digest", last.Digest)
-		if r, err = p.load(last.Digest); err == nil {
-			b, err = r.bundle, preflight(r, s.served)
-		}
-		if err != nil {
-			return fmt.Errorf("policy: %w", err)
-		}
-	}
-	if err := p.keep(b); err != nil {
-		return fmt.Errorf("policy: %w", err)
-	}
-	live := p.from.Live
-	if last.Digest == b.Digest {
-		live = api.LiveKeep // what this one means to them they have been told before
-	}
-	p.install(r, b, live, s.now())
-	return nil
+// A chosen policy is the policy that decides from a start on.
+type chosen struct {
+	policy  Policy
+	bundle  *bundle.Revision
+	last    bundle.Active // before it
+	refused *api.PolicyRefusal
 }
 
-// candidate reads, verifies and validates the policy that is there now: its files, and what answers by them, which its
-// caller leaves. What is loaded already, or was active when the supervisor ended, has passed its tests.
-func (s *Supervisor) candidate(ctx context.Context, tested string) (*revision, *bundle.Revision, *api.Error) {
-	p := &s.policies
-	refuse := func(b *bundle.Revision, code api.Code, err error) (*revision, *bundle.Revision, *api.Error) {
-		return nil, b, api.Errorf(code, "%v", err)
+// Choose finds the policy that will decide from the start on, for a supervisor of the state directory: what is wrong with it is
+// known then before anything else is touched. [New] does it where nobody has. drop gives it up again, if there is no supervisor.
+func (p *Policies) Choose(ctx context.Context, state string, log *slog.Logger) (drop func(), err error) {
+	store, err := openStore(state)
+	if err != nil {
+		return nil, err
 	}
-	if p.from.Open == nil {
-		return refuse(nil, api.CodePolicyFixed, errors.New("the policy of this supervisor does not change"))
+	last, err := store.Active()
+	if err != nil {
+		return nil, err
 	}
-	b, err := p.from.Open()
+	first := &chosen{last: last}
+	p.served = Operations()
+	b, fault := p.read(last)
+	if fault == nil {
+		// What was active when the last supervisor ended has passed its tests.
+		first.policy, fault = p.ready(ctx, b, b.Files != last.Files)
+	}
+	first.bundle = b
+	if fault != nil {
+		// Where a supervisor was killed or gave way, sessions may live, and what was active goes on until there is something
+		// better, as when that happens later. After one that has ended in order nothing waits, and an older policy is not what its operator
+		// has put there; nor is that of another place.
+		if last.Digest == "" || last.Over || last.Source != p.Source {
+			return nil, fmt.Errorf("policy: %s", fault.Message)
+		}
+		log.Error("policy: it is not taken, and the last one that was active goes on", "error", fault, "digest", last.Digest)
+		first.refused = refusedPolicy(ledger.TriggerStart, b, fault, time.Now())
+		if first.bundle, err = store.Get(last.Digest); err != nil {
+			return nil, fmt.Errorf("policy: %s; and the last one: %w", fault.Message, err)
+		}
+		if first.policy, fault = p.ready(ctx, first.bundle, false); fault != nil {
+			return nil, fmt.Errorf("policy: the last one: %s", fault.Message)
+		}
+	}
+	p.first = first
+	return first.policy.Close, nil
+}
+
+func openStore(state string) (*bundle.Store, error) {
+	if err := durable.PrivateDir(state); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	return bundle.OpenStore(filepath.Join(state, "policy"))
+}
+
+// read is the policy that is there now, verified, and newer than what was active.
+func (p *Policies) read(last bundle.Active) (*bundle.Revision, *api.Error) {
+	b, err := p.Open()
 	if errors.Is(err, bundle.ErrUntrusted) {
-		return refuse(nil, api.CodePolicyUntrusted, err)
+		return nil, api.Errorf(api.CodePolicyUntrusted, "%v", err)
 	}
 	if err != nil {
-		return refuse(nil, api.CodePolicyRefused, err)
+		return nil, api.Errorf(api.CodePolicyRefused, "%v", err)
 	}
-	last, err := p.store.Active()
-	if err == nil {
-		err = last.Newer(b)
+	if err := last.Newer(b); err != nil {
+		return b, api.Errorf(api.CodePolicyRollback, "%v", err)
 	}
-	if errors.Is(err, bundle.ErrRollback) {
-		return refuse(b, api.CodePolicyRollback, err)
-	}
+	return b, nil
+}
+
+// ready makes a policy answer that does not contradict itself in anything that is served.
+func (p *Policies) ready(ctx context.Context, b *bundle.Revision, test bool) (Policy, *api.Error) {
+	policy, err := p.Load(b)
 	if err != nil {
-		return refuse(b, api.CodePolicyRefused, err)
+		return nil, api.Errorf(api.CodePolicyRefused, "%v", err)
 	}
-	if known := p.use(b.Digest); known != nil {
-		return known, b, nil
-	}
-	policy, err := p.from.Load(b)
-	if err != nil {
-		return refuse(b, api.CodePolicyRefused, err)
-	}
-	if err = preflight(policy, s.served); err == nil && p.from.Test != nil && b.Digest != tested {
-		err = p.from.Test(ctx, b)
+	if err = preflight(policy, p.served); err == nil && test && p.Test != nil {
+		err = p.Test(ctx, b)
 	}
 	if err == nil && policy.Digest() != b.Digest {
 		err = fmt.Errorf("bug: %s was loaded from %s", policy.Digest(), b.Digest)
 	}
 	if err != nil {
 		policy.Close()
-		return refuse(b, api.CodePolicyRefused, err)
+		return nil, api.Errorf(api.CodePolicyRefused, "%v", err)
+	}
+	return policy, nil
+}
+
+// openPolicy has a policy decide.
+func (s *Supervisor) openPolicy(ctx context.Context, cfg Config) (err error) {
+	p := &s.policies
+	p.from, p.loaded = cfg.Policies, map[string]*revision{}
+	if cfg.Policy != nil {
+		p.install(p.add(cfg.Policy, nil), nil, "", s.now())
+		return preflight(cfg.Policy, Operations())
+	}
+	if p.from.first == nil {
+		if _, err := p.from.Choose(ctx, cfg.State, s.log); err != nil {
+			return err
+		}
+	}
+	first := p.from.first
+	p.from.first, p.refused = nil, first.refused
+	r := p.add(first.policy, first.bundle)
+	if p.store, err = openStore(cfg.State); err != nil {
+		return err
+	}
+	if err := p.keep(first.bundle); err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	live := p.from.Live
+	if first.last.Digest == first.bundle.Digest {
+		live = api.LiveKeep // what this one means to them, sessions have been told before
+	}
+	p.install(r, first.bundle, live, s.now())
+	return nil
+}
+
+// candidate reads, verifies and validates the policy that is there now: what answers by it, which its caller leaves, and its
+// files, also of one that is refused.
+func (s *Supervisor) candidate(ctx context.Context) (*revision, *bundle.Revision, *api.Error) {
+	p := &s.policies
+	if p.store == nil {
+		return nil, nil, api.Errorf(api.CodePolicyFixed, "the policy of this supervisor does not change")
+	}
+	last, err := p.store.Active()
+	if err != nil {
+		return nil, nil, faultOf(err)
+	}
+	b, fault := p.from.read(last)
+	if fault != nil {
+		return nil, b, fault
+	}
+	if known := p.use(b.Digest); known != nil {
+		// It answers. Its tests, which decide nothing, may be others.
+		if p.from.Test != nil && b.Files != last.Files {
+			if err := p.from.Test(ctx, b); err != nil {
+				p.leave(known)
+				return nil, b, api.Errorf(api.CodePolicyRefused, "%v", err)
+			}
+		}
+		return known, b, nil
+	}
+	policy, fault := p.from.ready(ctx, b, true)
+	if fault != nil {
+		return nil, b, fault
 	}
 	return p.add(policy, b), b, nil
 }
@@ -326,6 +392,14 @@ func (p *revisions) collect() error {
 		}
 	}
 	return err
+}
+
+// finish says that nothing is left to decide.
+func (p *revisions) finish() error {
+	if p.store == nil {
+		return nil
+	}
+	return p.store.Finish()
 }
 
 // close ends the policies.

@@ -27,7 +27,7 @@ func (s *Supervisor) PolicyPreview(ctx context.Context, req *api.Request) (*api.
 	p.one.Lock()
 	defer p.one.Unlock()
 	ask := req.Activate
-	r, b, fault := s.candidate(ctx, "")
+	r, b, fault := s.candidate(ctx)
 	if fault != nil {
 		return nil, nil, fault
 	}

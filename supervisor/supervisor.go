@@ -95,7 +95,6 @@ type Supervisor struct {
 	version  string
 	log      *slog.Logger
 	now      func() time.Time
-	served   []api.Op
 
 	host          sandbox.Host
 	ceilingDigest string
@@ -133,7 +132,6 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 		version:  cfg.Version,
 		log:      cmp.Or(cfg.Log, slog.Default()),
 		now:      cfg.Now,
-		served:   Operations(),
 		left:     make(chan struct{}),
 		spilled:  spill{due: make(chan struct{}, 1)},
 	}
@@ -176,7 +174,7 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 		s.log.Warn("this host lacks a required layer; sessions are refused", "layer", layer.Name, "detail", layer.Detail, "remedy", layer.Remedy)
 	}
 	undo.Add(s.policies.close)
-	if err := s.openPolicy(cfg); err != nil {
+	if err := s.openPolicy(ctx, cfg); err != nil {
 		return nil, err
 	}
 	// The proof that the journal can be written; nothing has been touched before it.
@@ -316,6 +314,9 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	s.cancel(errors.New("the supervisor has closed"))
 	s.background.Wait()
 	s.takeLast()
+	if err := s.policies.finish(); err != nil {
+		s.log.Warn("policy", "error", err)
+	}
 	s.undo.Run()
 	return nil
 }

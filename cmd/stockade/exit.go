@@ -12,6 +12,7 @@ import (
 // Exit statuses of our own. They stay clear of what shells and programs use most
 // (1, 2, 125 to 127, and 128 and more for signals); 124 is what timeout(1) uses.
 const (
+	exitFinding     = 1
 	exitRunning     = 119
 	exitDenied      = 120
 	exitUnavailable = 121
@@ -33,7 +34,7 @@ const exitHelp = `Exit status of run, exec and wait:
 The other commands use 0, 120, 121 and 122: 121 also for an id that names nothing, 122 for
 the beginning of one that names two things. diff --exit-code uses 1 for changes; receipts verify, fsck, prove and check use 1 for
 what does not verify; policy, replay and fsck 1 for what they find and 2 when they cannot
-look; quiescence 119 for a supervisor that is not quiet. A receipt (--json, --receipt) tells
+look; quiescence, and a strict policy activate, 119 for a supervisor that is not quiet. A receipt (--json, --receipt) tells
 them apart beyond doubt.`
 
 // exitError ends the program with a status. A nil cause is silent.

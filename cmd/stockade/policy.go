@@ -14,20 +14,24 @@ import (
 // policyCommand hands over to stockaded, so that the policy engine is linked once and
 // what is checked is what will decide.
 func (c *cli) policyCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "policy COMMAND…",
-		Short: "Write, check, test, audit, compare and question policy",
-		Long: `policy executes stockaded policy with the same arguments. stockaded is looked for
-beside this program and then in PATH.`,
+		Short: "Write, check, test, audit, compare, sign, activate and question policy",
+		Long: `policy asks the supervisor for status and activate. For everything else it executes stockaded policy with the
+same arguments; stockaded is looked for beside this program and then in PATH.`,
 		Example: `  stockade policy init my-policy
   stockade policy check my-policy
   stockade policy test my-policy
   stockade policy audit my-policy
   stockade policy replay --state /var/lib/stockade --fail-on=widen my-policy
+  stockade policy sign my-policy --key release.key --revision 8 --output policy.tar.gz
+  stockade policy activate --preview
   stockade policy why INTENT_ID`,
 		DisableFlagParsing: true,
 		RunE:               func(_ *cobra.Command, args []string) error { return handOver("policy", args) },
 	}
+	cmd.AddCommand(c.policyStatusCommand(), c.policyActivateCommand())
+	return cmd
 }
 
 // replayCommand hands over to stockaded, because what the journal amounts to is known to the code

@@ -49,7 +49,8 @@ with a grant, the runner builds exactly that, and every operation ends in a rece
 
 It prints "ready" once it serves. SIGTERM and SIGINT end every session, let what is
 in flight settle, and stop it. SIGHUP has it execute the program that now is in its place, which goes
-on with every session and execution; so does a stockaded that is started within --hold after one was killed.`,
+on with every session and execution; so does a stockaded that is started within --hold after one was killed.
+SIGUSR1 has it look whether there is another policy, as stockade policy activate does.`,
 		Example: `  stockaded --state /var/lib/stockade
   stockaded --state ./state --socket ./stockade.sock --policy ./my-policy
   stockaded policy check ./my-policy`,
@@ -71,7 +72,10 @@ on with every session and execution; so does a stockaded that is started within 
 	f := cmd.Flags()
 	f.StringVar(&c.state, "state", defaultState, "directory of the journal, the blobs and the keys")
 	f.StringVar(&c.socket, "socket", socket, "where to serve (STOCKADE_SOCKET)")
-	f.StringVar(&c.policy, "policy", "", "directory of the policy; without it the shipped one decides")
+	f.StringVar(&c.policy, "policy", "", "the policy: a directory, or a bundle (.tar.gz); without it the shipped one decides")
+	f.StringArrayVar(&c.policyKeys, "policy-key", nil, "file with a public key, one of which must have signed the policy")
+	f.StringVar(&c.policyWatch, "policy-watch", "auto", "take up a change of the policy by itself: on, off, or auto: unless it is a directory without a signature")
+	f.StringVar(&c.live, "policy-live", "", "what a new policy does to open sessions that would get less under it: keep, narrow or terminate; without it as the policy says")
 	f.StringVar(&c.ceiling, "ceiling", "", "file of the operator's ceiling; without it the default one")
 	f.StringVar(&c.runner, "runner", "", "socket of a runner that is already there; without it one is started, which takes root")
 	f.StringVar(&c.runnerBinary, "runner-binary", "", "stockade-run; without it the one beside this program, then PATH")

@@ -5,20 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/stockade-dev/stockade/policies"
-	"github.com/stockade-dev/stockade/rego"
-	"github.com/stockade-dev/stockade/rego/worker"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor"
 	"github.com/stockade-dev/stockade/supervisor/server"
@@ -37,6 +34,8 @@ type config struct {
 	cgroupParent                     string
 	logLevel                         slog.Level
 	drain, hold                      time.Duration
+	policyKeys                       []string
+	policyWatch, live                string
 	defaults                         supervisor.Defaults
 }
 
@@ -55,17 +54,26 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	if ceiling.MountDenied, err = withoutOurs(ceiling.MountDenied, state, c.socket); err != nil {
 		return err
 	}
-	policy, err := worker.Load(c.policyTree(), worker.Options{
-		Options: rego.Options{Deadline: policyDeadline},
-		Program: []string{"/proc/self/exe", worker.Argument, state},
-	})
+	source, err := c.policySource(state)
 	if err != nil {
-		return fmt.Errorf("policy: %w", err)
+		return err
 	}
-	defer policy.Close()
+	watched, err := c.watched()
+	if err != nil {
+		return err
+	}
 	if err := supervisor.Available(state); err != nil {
 		return err // its supervisor is there, with its runner
 	}
+	drop, err := source.Choose(ctx, state, log)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if drop != nil {
+			drop()
+		}
+	}()
 	runner, err := c.connect(ctx, state, stderr)
 	if err != nil {
 		return err
@@ -78,11 +86,12 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	}()
 
 	sup, err := supervisor.New(ctx, supervisor.Config{
-		State: state, Policy: policy, Ceiling: ceiling, Launcher: runner, Defaults: c.defaults, Version: version, Log: log,
+		State: state, Policies: source, Ceiling: ceiling, Launcher: runner, Defaults: c.defaults, Version: version, Log: log,
 	})
 	if err != nil {
 		return err
 	}
+	drop = nil // it is the supervisor's
 	srv, err := server.New(sup, server.Options{Log: log})
 	if err != nil {
 		return errors.Join(err, sup.Close(ctx))
@@ -95,11 +104,24 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	go func() { served <- srv.Serve(ln) }()
 	fmt.Fprintln(stdout, "ready")
 	notify("READY=1")
-	log.Info("serving", "socket", c.socket, "state", state, "policy", policy.Digest())
+	log.Info("serving", "socket", c.socket, "state", state, "policy", c.policy)
 
-	upgrade := make(chan os.Signal, 1)
+	upgrade, look := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(upgrade, unix.SIGHUP)
 	defer signal.Stop(upgrade)
+	signal.Notify(look, unix.SIGUSR1)
+	defer signal.Stop(look)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ctx, ended := context.WithCancel(ctx)
+	defer ended()
+	if watched {
+		watching.Go(func() {
+			if err := watch(ctx, source.Source, log, func() { reload(ctx, sup, supervisor.TriggerFile, log) }); err != nil {
+				log.Error("the policy is not watched: SIGUSR1 or stockade policy activate takes up a change", "error", err)
+			}
+		})
+	}
 	var cause error
 	for stop := false; !stop; {
 		select {
@@ -111,7 +133,12 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 			notify("RELOADING=1\nMONOTONIC_USEC=" + monotonic())
 			log.Info("giving way to a successor in this process")
 			keep = true
-			return c.succeed(srv, sup, ln, runner, policy)
+			ended()
+			watching.Wait()
+			return c.succeed(srv, sup, ln, runner)
+		case <-look:
+			watching.Go(func() { reload(ctx, sup, supervisor.TriggerSignal, log) })
+			continue
 		case <-ctx.Done():
 		case cause = <-served:
 		case <-runner.Done():
@@ -158,13 +185,6 @@ func resolved(path string) string {
 		return path
 	}
 	return filepath.Join(resolved(dir), filepath.Base(path))
-}
-
-func (c *config) policyTree() fs.FS {
-	if c.policy == "" {
-		return policies.FS
-	}
-	return os.DirFS(c.policy)
 }
 
 // notify tells the service manager, if there is one (sd_notify(3)).

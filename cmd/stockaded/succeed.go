@@ -65,7 +65,7 @@ func (c *config) ready() error {
 
 // succeed leaves everything that lives to the runner, and executes the program that now is where
 // this one was started from, in this process. It returns only if that fails.
-func (c *config) succeed(srv *server.Server, sup *supervisor.Supervisor, ln net.Listener, runner *runner, policy supervisor.Policy) error {
+func (c *config) succeed(srv *server.Server, sup *supervisor.Supervisor, ln net.Listener, runner *runner) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.drain)
 	defer cancel()
 	socket, err := server.Keep(ln)
@@ -76,7 +76,6 @@ func (c *config) succeed(srv *server.Server, sup *supervisor.Supervisor, ln net.
 	go func() { stopped <- srv.Shutdown(ctx) }()
 	err = errors.Join(sup.Leave(ctx), <-stopped)
 	runner.Disconnect()
-	policy.Close() // its processes would be children that the successor does not know
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ const (
 	cgroups     = "github.com/containerd/cgroups/v3"
 	cobra       = "github.com/spf13/cobra"
 	cpath       = "C"
+	fsnotify    = "github.com/fsnotify/fsnotify"
 	jsonexp     = "github.com/go-json-experiment/json"
 	libcgroups  = "github.com/opencontainers/cgroups"
 	libseccomp  = "github.com/seccomp/libseccomp-golang"
@@ -52,7 +53,7 @@ var Table = []Row{
 	{"rego", []string{"supervisor/api", "sandbox"}, []string{opa, jsonexp, xnet}},
 	{"rego/worker", []string{"rego", "supervisor/api", "sandbox"}, []string{jsonexp, unix}},
 	{"rego/bundle", []string{"rego", "supervisor/api", "internal/durable"}, []string{opa, jsonexp, unix}},
-	{"rego/workbench", []string{"rego", "policies", "supervisor/api", "sandbox"}, []string{cobra, jsonexp}},
+	{"rego/workbench", []string{"internal/durable", "rego", "rego/bundle", "policies", "supervisor/api", "sandbox"}, []string{cobra, jsonexp}},
 
 	// The sandbox, inside and out. The guest is linked into PID 1 of every session.
 	{"sandbox/guest", []string{"internal/packet"}, []string{unix}},
@@ -83,8 +84,8 @@ var Table = []Row{
 
 	// The five commands.
 	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},
-	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
-		[]string{cobra, unix}},
+	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
+		[]string{cobra, fsnotify, unix}},
 	{"cmd/stockade-init", []string{"sandbox/guest"}, nil},
 	{"cmd/stockade-relay", []string{"sandbox/relay"}, nil},
 	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "internal/failpoint", "internal/reexec"}, []string{cobra, jsonexp}},

@@ -13,6 +13,8 @@ import (
 	"archive/zip"
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -35,6 +37,7 @@ type Revision struct {
 	FS       fs.FS  // its modules, tests, data and manifest
 	Digest   string // sha256:<hex> of what decides: what receipts name
 	Data     string // sha256:<hex> of the data alone
+	Files    string // sha256:<hex> of all its files, tests and manifest included
 	Number   int64  // the manifest's revision; 0: it has none
 	Contract int    // with the supervisor, as data.stockade_contract says
 	SignedBy string // [Key.ID]; "" when no signature was asked for
@@ -177,6 +180,16 @@ func (r *Revision) unpack() error {
 		return err
 	}
 	r.FS = archive
+	files := sha256.New()
+	for _, f := range archive.File { // in order of their names: see pack
+		text, err := fs.ReadFile(archive, f.Name)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(files, "%d %s %d\n", len(f.Name), f.Name, len(text))
+		files.Write(text)
+	}
+	r.Files = "sha256:" + hex.EncodeToString(files.Sum(nil))
 	b, err := rego.ReadData(archive)
 	if err != nil {
 		return err

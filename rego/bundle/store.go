@@ -27,7 +27,9 @@ type Store struct{ dir string }
 // Active is which revision was active last, and how far numbers have come.
 type Active struct {
 	Digest  string `json:"digest"`
+	Files   string `json:"files"`
 	Source  string `json:"source"`
+	Over    bool   `json:"over,omitzero"`  // nothing is left that it decides
 	Highest int64  `json:"highest"`        // number of any revision that ever was active
 	Whose   string `json:"highest_digest"` // digest of that revision
 }
@@ -190,14 +192,23 @@ func (a Active) Newer(r *Revision) error {
 
 // Activate remembers, durably, that a revision is active.
 func (s *Store) Activate(r *Revision) error {
+	return s.remember(func(a *Active) {
+		a.Digest, a.Files, a.Source, a.Over = r.Digest, r.Files, r.Source, false
+		if r.Number > a.Highest {
+			a.Highest, a.Whose = r.Number, r.Digest
+		}
+	})
+}
+
+// Finish remembers that the revision that was active decides nothing any more.
+func (s *Store) Finish() error { return s.remember(func(a *Active) { a.Over = true }) }
+
+func (s *Store) remember(change func(*Active)) error {
 	a, err := s.Active()
 	if err != nil {
 		return err
 	}
-	a.Digest, a.Source = r.Digest, r.Source
-	if r.Number > a.Highest {
-		a.Highest, a.Whose = r.Number, r.Digest
-	}
+	change(&a)
 	text, err := json.Marshal(a, json.Deterministic(true))
 	if err == nil {
 		err = durable.Replace(filepath.Join(s.dir, activeFile), text, 0o600)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stockade-dev/stockade/policies"
 	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/rego/bundle"
 )
 
 // ErrFinding is why a command ends with exit code 1: it did its work, and printed
@@ -76,7 +77,7 @@ denial), 2 the command could not do its work.`,
 		SilenceErrors: true,
 	}
 	cmd.PersistentFlags().BoolVar(&b.json, "json", false, "print one JSON document")
-	cmd.AddCommand(b.init(), b.check(), b.test(), b.eval(), b.why(), b.schema(), b.audit(), b.replay(), b.diff(), b.bench())
+	cmd.AddCommand(b.init(), b.check(), b.test(), b.eval(), b.why(), b.schema(), b.audit(), b.replay(), b.diff(), b.bench(), b.keygen(), b.sign())
 	return cmd
 }
 
@@ -110,15 +111,19 @@ func loadTree(dir string) (*rego.Engine, fs.FS, error) {
 	return engine, fsys, err
 }
 
-// tree is the policy in dir, or the shipped library.
+// tree is the policy in dir, which may be a bundle's tarball, or the shipped library.
 func tree(dir string) (fs.FS, error) {
 	if dir == "" {
 		return policies.FS, nil
 	}
 	if info, err := os.Stat(dir); err != nil {
 		return nil, err
-	} else if !info.IsDir() {
-		return nil, fmt.Errorf("%s is not a directory", dir)
+	} else if info.IsDir() {
+		return os.DirFS(dir), nil
 	}
-	return os.DirFS(dir), nil
+	r, err := bundle.Open(dir, bundle.Trust{Owner: uint32(os.Geteuid())})
+	if err != nil {
+		return nil, err
+	}
+	return r.FS, nil
 }

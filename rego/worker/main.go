@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,6 +26,39 @@ func Main() error { return serve(compiled) }
 
 // compiled is the evaluator of a revision.
 func compiled(fsys fs.FS) (evaluator, error) { return rego.Load(fsys, rego.Options{}) }
+
+// toldTests is how many tests that fail are named.
+const toldTests = 10
+
+// tested is an evaluator of a revision whose own tests pass.
+func tested(fsys fs.FS) (evaluator, error) {
+	b, err := rego.ReadBundle(fsys)
+	if err != nil {
+		return nil, err
+	}
+	results, _, err := b.Test(context.Background(), rego.TestOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var failed []error
+	more := 0
+	for _, r := range results {
+		switch {
+		case r.Pass() || r.Skip:
+		case len(failed) < toldTests:
+			failed = append(failed, fmt.Errorf("%s:%d: test %s fails", r.Location.File, r.Location.Row, r.Name))
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		failed = append(failed, fmt.Errorf("and %d more", more))
+	}
+	if len(failed) > 0 {
+		return nil, errors.Join(failed...)
+	}
+	return compiled(fsys)
+}
 
 // evaluator answers questions about one revision.
 type evaluator interface {
@@ -67,6 +101,9 @@ func serve(load loader) error {
 	go leaveWith(socket)
 	if err := c.say(kindConfined, nil); err != nil {
 		return err
+	}
+	if o.Tests {
+		load = tested
 	}
 	e, err := c.load(load)
 	if err != nil {

@@ -99,6 +99,44 @@ func Load(fsys fs.FS, o Options) (*Pool, error) {
 	return p, nil
 }
 
+// Test runs the tests that the policy tree in fsys brings along, in a worker of their own: they are its author's
+// programs as its rules are. It fails when one of them does, and when they take longer than half a minute.
+func Test(ctx context.Context, fsys fs.FS, o Options) error {
+	revision, err := pack(fsys)
+	if err != nil {
+		return err
+	}
+	o = o.withDefaults()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // the worker follows the thread that starts it
+		done <- test(ctx, revision, o)
+	}()
+	return <-done
+}
+
+func test(ctx context.Context, revision []byte, o Options) error {
+	w, err := spawn(o.Program)
+	if err != nil {
+		return fmt.Errorf("policy worker: %w", err)
+	}
+	go w.wait()
+	defer w.close()
+	_, err = w.prepare(ctx, o.Memory, true, revision)
+	w.kill()
+	<-w.ended
+	var no refusal
+	switch {
+	case errors.As(err, &no):
+		return no
+	case errors.Is(err, errLate):
+		return fmt.Errorf("its tests take longer than %v", startWithin)
+	case err != nil:
+		return fmt.Errorf("its tests: %w: %v", err, w.state)
+	}
+	return nil
+}
+
 // keep starts the workers, and others in their places. It has a thread, which ends with it: that is what workers
 // follow, and threads of the runtime come and go.
 func (p *Pool) keep(first chan<- error) {
@@ -175,7 +213,7 @@ func (p *Pool) miss() {
 
 // prepare makes of a process a worker that waits.
 func (p *Pool) prepare(w *process) error {
-	r, err := w.prepare(context.Background(), p.options.Memory, p.revision)
+	r, err := w.prepare(context.Background(), p.options.Memory, false, p.revision)
 	if err == nil && r.Digest != p.digest {
 		err = fmt.Errorf("%w: it has read %q", errProtocol, r.Digest)
 	}

@@ -603,7 +603,7 @@ func TestEndsWithDaemon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.prepare(t.Context(), 256<<20, pack); err != nil {
+		if _, err := w.prepare(t.Context(), 256<<20, false, pack); err != nil {
 			t.Fatal(err)
 		}
 		close(end)

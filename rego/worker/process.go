@@ -94,8 +94,8 @@ func (p *process) kill() { p.os.Kill() }
 func (p *process) close() { unix.Close(p.fd) }
 
 // prepare confines the worker, looks whether that is true, and gives it the revision.
-func (p *process) prepare(ctx context.Context, memory int64, revision []byte) (r ready, err error) {
-	o := order{Apart: isRoot(), Memory: memory}
+func (p *process) prepare(ctx context.Context, memory int64, tests bool, revision []byte) (r ready, err error) {
+	o := order{Apart: isRoot(), Memory: memory, Tests: tests}
 	if o.Apart {
 		o.UID = firstUID + uint32(p.os.Pid)
 	}

@@ -52,6 +52,7 @@ type order struct {
 	Apart  bool   `json:"apart"`  // it has namespaces of its own, and can leave its root and its identity
 	UID    uint32 `json:"uid"`    // to take, if apart
 	Memory int64  `json:"memory"` // bytes beyond what it has now
+	Tests  bool   `json:"tests"`  // a revision whose own tests fail is refused
 }
 
 // ready is the body of the frame of that kind.
