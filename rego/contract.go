@@ -81,13 +81,14 @@ type Question struct {
 	About      []string `json:"about,omitempty"` // what the input holds beside request, ceiling and now_ns
 	Grants     bool     `json:"grants,omitzero"` // the answer holds a grant
 	Limits     bool     `json:"limits,omitzero"` // the answer may hold limits and obligations
+	Waits      bool     `json:"waits,omitzero"`  // the answer may require an approval
 }
 
 // Questions are the entry points, in the order of their table.
 func Questions() []Question {
 	var list []Question
 	for _, ep := range entrypoints {
-		q := Question{Entrypoint: ep.ref, Since: ep.since, About: ep.about, Grants: ep.grants, Limits: ep.limits}
+		q := Question{Entrypoint: ep.ref, Since: ep.since, About: ep.about, Grants: ep.grants, Limits: ep.limits, Waits: ep.waits}
 		for op, ref := range ops {
 			if ref == ep.ref {
 				q.Operations = append(q.Operations, op)

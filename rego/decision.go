@@ -37,7 +37,32 @@ type ExecLimits struct {
 
 // Obligations are what the supervisor must do with an allowed operation.
 type Obligations struct {
-	Output string `json:"output,omitempty"` // "blob": output is stored, never inline (R068)
+	Output          string               `json:"output,omitempty"`          // "blob": output is stored, never inline (R068)
+	RequireApproval *api.RequireApproval `json:"require_approval,omitzero"` // it waits until somebody gives leave (R091)
+}
+
+// maxApproval is how long an operation can wait for leave: who has not looked in a week does not.
+const maxApproval = 7 * 24 * time.Hour
+
+// maxReason bounds what is shown to an approver, and maxApprovers whom an event is for.
+const (
+	maxReason    = 1024
+	maxApprovers = 64
+)
+
+// checkApproval refuses an obligation that cannot be kept: nothing waits for ever, or for nobody.
+func checkApproval(a *api.RequireApproval) error {
+	switch {
+	case a.TimeoutNS <= 0 || a.TimeoutNS > int64(maxApproval):
+		return fmt.Errorf("timeout_ns %d is not between 1 and %d", a.TimeoutNS, int64(maxApproval))
+	case len(a.Reason) > maxReason || a.Reason == "":
+		return fmt.Errorf("the reason has %d bytes, not 1 to %d", len(a.Reason), maxReason)
+	case a.Approvers != nil && len(a.Approvers.UIDs)+len(a.Approvers.GIDs) == 0:
+		return fmt.Errorf("approvers names nobody; absent leaves it to the policy of approvals")
+	case a.Approvers != nil && len(a.Approvers.UIDs)+len(a.Approvers.GIDs) > maxApprovers:
+		return fmt.Errorf("approvers names more than %d; name a group", maxApprovers)
+	}
+	return nil
 }
 
 // refuse makes d a denial for one reason.
@@ -93,8 +118,12 @@ func (d Decision) judge(e entrypoint, r result, in Input) Decision {
 		return d.refuse(api.CodePolicyDenied, "", "the policy denies without a reason")
 	case r.Grant != nil && !e.grants:
 		return d.refuse(api.CodePolicyResult, "grant", "%s gives no grant", e.ref)
-	case (r.Limits != nil || r.Obligations != nil) && !e.limits:
-		return d.refuse(api.CodePolicyResult, "limits", "%s gives no limits and no obligations", e.ref)
+	case r.Limits != nil && !e.limits:
+		return d.refuse(api.CodePolicyResult, "limits", "%s gives no limits", e.ref)
+	case r.Obligations != nil && r.Obligations.Output != "" && !e.limits:
+		return d.refuse(api.CodePolicyResult, "obligations.output", "%s keeps no output", e.ref)
+	case r.Obligations != nil && r.Obligations.RequireApproval != nil && !e.waits:
+		return d.refuse(api.CodePolicyResult, "obligations.require_approval", "nothing that %s decides waits for leave", e.ref)
 	case r.Grant == nil && e.grants:
 		return d.refuse(api.CodePolicyNoGrant, "grant", "the policy allows but grants nothing")
 	}
@@ -118,6 +147,11 @@ func (d Decision) judge(e entrypoint, r result, in Input) Decision {
 	if r.Obligations != nil {
 		if o := r.Obligations.Output; o != "" && o != "blob" {
 			return d.refuse(api.CodePolicyResult, "obligations.output", "%q is not an obligation", o)
+		}
+		if a := r.Obligations.RequireApproval; a != nil {
+			if err := checkApproval(a); err != nil {
+				return d.refuse(api.CodePolicyResult, "obligations.require_approval", "%v", err)
+			}
 		}
 		d.Obligations = *r.Obligations
 	}

@@ -28,6 +28,7 @@ const (
 	Read   = "data.stockade.read.decision"
 
 	Workspace = "data.stockade.workspace.decision"
+	Approval  = "data.stockade.approval.decision"
 	FS        = "data.stockade.fs.decision"
 )
 
@@ -39,18 +40,20 @@ type entrypoint struct {
 	ref      string
 	grants   bool     // the answer holds a grant
 	limits   bool     // the answer may hold limits and obligations
+	waits    bool     // the answer may require an approval: then nothing is done before it is given
 	since    int      // version of the contract that asks for it: see contract.go
 	about    []string // what the input holds beside request, ceiling and now_ns
 	deadline time.Duration
 }
 
 var entrypoints = []entrypoint{
-	{ref: Open, since: 1, about: []string{"facts"}, grants: true, deadline: 500 * time.Millisecond},
-	{ref: Exec, since: 1, about: []string{"session"}, limits: true, deadline: 250 * time.Millisecond},
-	{ref: Signal, since: 1, about: []string{"session", "process"}, deadline: 250 * time.Millisecond},
+	{ref: Open, since: 1, about: []string{"facts"}, grants: true, waits: true, deadline: 500 * time.Millisecond},
+	{ref: Exec, since: 1, about: []string{"session"}, limits: true, waits: true, deadline: 250 * time.Millisecond},
+	{ref: Signal, since: 1, about: []string{"session", "process"}, waits: true, deadline: 250 * time.Millisecond},
 	{ref: Blob, since: 1, deadline: 250 * time.Millisecond},
 	{ref: Read, since: 1, about: []string{"session", "process"}, deadline: 250 * time.Millisecond},
-	{ref: Workspace, since: 2, about: []string{"session"}, deadline: 250 * time.Millisecond},
+	{ref: Workspace, since: 2, about: []string{"session"}, waits: true, deadline: 250 * time.Millisecond},
+	{ref: Approval, since: 2, about: []string{"approval"}, deadline: 250 * time.Millisecond},
 	{ref: FS, since: 3, about: []string{"session", "file"}, deadline: 250 * time.Millisecond},
 }
 
@@ -92,6 +95,11 @@ var ops = map[api.Op]string{
 
 	api.OpWorkspaceCommit:  Workspace,
 	api.OpWorkspaceDiscard: Workspace,
+
+	api.OpApprovalList: Approval,
+	api.OpApprovalGet:  Approval,
+	api.OpApprove:      Approval,
+	api.OpDeny:         Approval,
 
 	api.OpBlobPut: Blob,
 	api.OpBlobGet: Blob,

@@ -11,13 +11,14 @@ import (
 // Input is everything that a policy is told: the document called input. Secrets are
 // the caller's to remove before ([api.Request.Redact]); what stands here is journaled.
 type Input struct {
-	Request *api.Request    `json:"request"`
-	Session *Session        `json:"session,omitzero"` // of an operation in one; absent for an open, blobs and lists
-	Process *Process        `json:"process,omitzero"` // of an operation on one execution; absent otherwise
-	File    *File           `json:"file,omitzero"`    // of a file tool, which no operation of this version is
-	Facts   Facts           `json:"facts"`
-	Ceiling sandbox.Ceiling `json:"ceiling"`
-	NowNS   int64           `json:"now_ns"`
+	Request  *api.Request    `json:"request"`
+	Session  *Session        `json:"session,omitzero"`  // of an operation in one; absent for an open, blobs and lists
+	Process  *Process        `json:"process,omitzero"`  // of an operation on one execution; absent otherwise
+	Approval *Waiting        `json:"approval,omitzero"` // of an operation on what waits for leave; absent otherwise
+	File     *File           `json:"file,omitzero"`     // of a file tool, which no operation of this version is
+	Facts    Facts           `json:"facts"`
+	Ceiling  sandbox.Ceiling `json:"ceiling"`
+	NowNS    int64           `json:"now_ns"`
 }
 
 // Session is what a policy is told about the session that an operation is about.
@@ -42,6 +43,41 @@ type Process struct {
 	Labels      map[string]string `json:"labels"`
 	QueuedAtNS  int64             `json:"queued_at_ns"`
 	StartedAtNS int64             `json:"started_at_ns"` // 0 = not yet
+}
+
+// Waiting is what a policy is told about an operation that waits for leave, when somebody wants to see it or to
+// decide about it.
+type Waiting struct {
+	ApprovalID string            `json:"approval_id"`
+	IntentID   string            `json:"intent_id"` // of the operation
+	Op         api.Op            `json:"op"`
+	Principal  api.Principal     `json:"principal"` // who asks for leave
+	SessionID  string            `json:"session_id,omitempty"`
+	Argv       []string          `json:"argv,omitempty"` // of an exec: the beginning of it
+	State      api.ApprovalState `json:"state"`
+	Reason     string            `json:"reason"`
+	Approvers  *api.Approvers    `json:"approvers,omitzero"`
+	Own        bool              `json:"allow_own,omitzero"`
+	AskedAtNS  int64             `json:"asked_at_ns"`
+	DeadlineNS int64             `json:"deadline_ns"`
+}
+
+// WaitingOf is the part of an approval that policy judges.
+func WaitingOf(a api.Approval) *Waiting {
+	return &Waiting{
+		ApprovalID: a.ApprovalID,
+		IntentID:   a.IntentID,
+		Op:         a.Op,
+		Principal:  a.Principal,
+		SessionID:  a.SessionID,
+		Argv:       a.Argv,
+		State:      a.State,
+		Reason:     a.Reason,
+		Approvers:  a.Approvers,
+		Own:        a.Own,
+		AskedAtNS:  a.AskedAtNS,
+		DeadlineNS: a.DeadlineNS,
+	}
 }
 
 // File is what a file tool is about to do, in the words of the grant's fs. What it names has been looked

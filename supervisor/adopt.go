@@ -100,11 +100,16 @@ func (s *Supervisor) adoptedCall(in api.Intent, held map[string]*sandbox.Held) (
 	s.registry.relist(c) // it is there, whatever the ceiling says by now
 	ses.adopt(x)
 	s.registry.carry(c)
+	s.registry.rekey(c)
+	return c, nil
+}
+
+// rekey gives a call the idempotency key back that it had before a restart. Nobody else asks yet.
+func (r *registry) rekey(c *call) {
 	if c.req.Key != "" {
 		c.digest = ledger.Digest(c.request)
-		s.registry.keys[ownedKey{ledger.OwnerOf(in.Principal), c.req.Key}] = c
+		r.keys[ownedKey{ledger.OwnerOf(c.req.Principal), c.req.Key}] = c
 	}
-	return c, nil
 }
 
 // goOn puts adopted sessions into service again, and carries adopted executions on.
@@ -119,7 +124,7 @@ func (s *Supervisor) goOn(live []api.Session, going []*call) {
 		s.admission.enter() // it has just been made, and is open
 		go func() {
 			defer s.admission.leave()
-			s.act(c)
+			s.carry(c)
 		}()
 	}
 }

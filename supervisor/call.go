@@ -23,6 +23,7 @@ type call struct {
 	nonce    string
 	intent   string
 	at       time.Time // of its admission
+	judging  time.Time // at which policy is asked: once, or again when leave is given
 	watch    stopwatch
 	content  io.Reader // of a blob
 
@@ -30,9 +31,12 @@ type call struct {
 	execution *execution
 	subject   *api.Process // of an operation on an execution: its record
 	control   control
+	approval  *api.Approval // that the operation is about
+	leave     *waiting      // nil unless it has to wait for somebody's
 	facts     rego.Facts
 	decision  *rego.Decision        // nil until policy was asked
 	judged    *rego.Process         // what policy saw of subject
+	seen      *rego.Waiting         // and of approval
 	counts    *ledger.SessionCounts // as policy saw them
 	grant     *api.Grant            // of an open: effective
 	spec      sandbox.Spec
@@ -43,6 +47,20 @@ type call struct {
 	done    chan struct{} // closed when receipt or err is set
 	receipt *api.Receipt
 	err     error
+}
+
+func (c *call) sessionID() string {
+	if c.session == nil {
+		return ""
+	}
+	return c.session.id
+}
+
+func (c *call) execID() string {
+	if c.execution == nil {
+		return ""
+	}
+	return c.execution.id
 }
 
 // newReceipt is the receipt without how it went.
@@ -57,12 +75,7 @@ func (c *call) newReceipt() *api.Receipt {
 		Clamped:       c.clamped,
 	}
 	r.AdmittedAtNS, r.AdmittedAt = stamp(c.at)
-	if c.session != nil {
-		r.SessionID = c.session.id
-	}
-	if c.execution != nil {
-		r.ExecID = c.execution.id
-	}
+	r.SessionID, r.ExecID = c.sessionID(), c.execID()
 	if c.decision != nil {
 		r.Policy, r.Warn = c.decision.Policy, c.decision.Warn
 	}

@@ -22,6 +22,7 @@ type chronicle struct {
 	receipts *index
 	frames   frameIndex
 	names    *names
+	waits    wake // what waits for leave has changed
 }
 
 // readers wait for the events of one principal.
@@ -75,6 +76,8 @@ func (c *chronicle) apply(seq int64, r ledger.Record) error {
 		if r.Receipt != nil {
 			c.settled(entryOf(seq, r.Receipt), r.Receipt)
 		}
+	case *ledger.Waiting, *ledger.Verdict:
+		defer c.waits.all()
 	case *ledger.Frame:
 		c.frames.add(r.Frame.IntentID, r.Frame.Seq, seq)
 	}

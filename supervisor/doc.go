@@ -18,6 +18,7 @@
 //	policy   may it: one question to Rego, without any secret in it
 //	plan     as what exactly: the meet of request, grant and ceiling
 //	intent   request and decision become durable; nothing has happened yet
+//	leave    where policy wants somebody's: it waits, until he gives or denies it or time is over
 //	act      build, spawn, signal, close, store: through the [Launcher] and the blob store
 //	receipt  what happened becomes durable, and then the caller sees it
 //
@@ -47,6 +48,7 @@
 //	                                   warns it unasked
 //	exec.go, execution.go, verdict.go  the life of a command, and how its end is told; hit.go: by which
 //	                                   ceiling; stdin.go, output.go
+//	approval.go                        what waits for somebody's leave before it is carried out
 //	control.go, input.go, freeze.go    what is done to it while it lives
 //	workspace.go, narrow.go            what is done to a session: its overlays, its network
 //	record.go, chronicle.go            from the journal to the state; index.go, names.go, key.go: what

@@ -40,17 +40,18 @@ const startedAfter = 5 * time.Millisecond
 
 // An execution is one command in one session, from its admission to its receipt.
 type execution struct {
-	id      string
-	session *session
-	req     *api.Exec
-	plan    execPlan
-	stdin   *stdin
-	log     *spool.Log
-	call    *call           // that carries it out
-	turn    chan struct{}   // closed when it may start; nil if it need not wait (R052)
-	held    bool            // the runner has it already: it is gone on with, not started
-	input   *input          // nil unless it was started with its stdin open
-	drained <-chan struct{} // closed when both its pipes have ended; nil before it has some
+	id       string
+	session  *session
+	req      *api.Exec
+	plan     execPlan
+	stdin    *stdin
+	log      *spool.Log
+	call     *call           // that carries it out
+	turn     chan struct{}   // closed when it may start; nil if it need not wait (R052)
+	held     bool            // the runner has it already: it is gone on with, not started
+	withheld bool            // it waits for leave; guarded by its session's lock
+	input    *input          // nil unless it was started with its stdin open
+	drained  <-chan struct{} // closed when both its pipes have ended; nil before it has some
 
 	progressed ledger.Progress // of one that is held: what was done to it so far
 

@@ -109,12 +109,15 @@ func (s *Supervisor) Frames(ctx context.Context, req *api.Request) (*api.FrameLi
 	deadline := time.NewTimer(time.Duration(req.Read.WaitMS) * time.Millisecond)
 	defer deadline.Stop()
 	for {
-		x := s.registry.execution(req.Principal, api.ProcessRef{IntentID: in.IntentID})
+		c := s.registry.call(req.Principal, in.IntentID)
 		var changed, done <-chan struct{}
 		over := true
-		if x != nil {
-			changed, done = x.wake.next(), x.call.done
+		if c != nil {
+			done = c.done
 			over = isClosed(done)
+			if c.execution != nil {
+				changed = c.execution.wake.next()
+			}
 		}
 		list := &api.FrameList{}
 		var gone int64
@@ -126,8 +129,8 @@ func (s *Supervisor) Frames(ctx context.Context, req *api.Request) (*api.FrameLi
 		if err != nil || gone > 0 || len(list.Frames) > 0 {
 			return list, nil, err
 		}
-		if over && x != nil && x.call.err != nil { // it goes on, but not with this supervisor
-			return nil, nil, x.call.err
+		if over && c != nil && c.err != nil { // it goes on, but not with this supervisor
+			return nil, nil, c.err
 		}
 		if over {
 			return s.settledFrames(req.Principal, in.IntentID, list)
@@ -147,7 +150,7 @@ func (s *Supervisor) Frames(ctx context.Context, req *api.Request) (*api.FrameLi
 func (s *Supervisor) settledFrames(p api.Principal, intent string, list *api.FrameList) (*api.FrameList, *api.Receipt, error) {
 	place, ok := s.chronicle.receipts.intent(p, intent)
 	if !ok {
-		return list, nil, nil // another operation, which has no frames and is not settled yet
+		return list, nil, nil // its receipt could not be recorded
 	}
 	r, err := s.receiptAt(place.seq)
 	list.Receipt = r

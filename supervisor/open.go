@@ -35,7 +35,7 @@ func planOpen(s *Supervisor, c *call) *refusal {
 		return denied(deny...)
 	}
 	grant = *completed(grant)
-	if end := expiry(&grant, c.at); !end.IsZero() && !end.After(c.at) {
+	if end := expiry(&grant, c.judging); !end.IsZero() && !end.After(c.judging) {
 		return denied(api.Deny{Code: api.CodeExpired, Subject: "grant"})
 	}
 	spec, err := plan(c.req, &grant, c.facts, s.host)

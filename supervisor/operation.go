@@ -42,6 +42,8 @@ var operations = map[api.Op]operation{
 	api.OpProcessCancel:    {admitControl, noRefusal, nothing, actCancel, nil, failedControl},
 	api.OpProcessDelete:    {admitControl, noRefusal, nothing, actDelete, settledDelete, failedControl},
 	api.OpProcessStop:      {admitStop, noRefusal, nothing, actStop, nil, failedControl},
+	api.OpApprove:          {admitVerdict, planVerdict, nothing, actVerdict, nil, failedVerdict},
+	api.OpDeny:             {admitVerdict, planVerdict, nothing, actVerdict, nil, failedVerdict},
 	api.OpDrain:            {noRefusal, noRefusal, nothing, actDrain, nil, failedControl},
 	api.OpPolicyActivate:   {noRefusal, noRefusal, nothing, actActivate, nil, failedActivate},
 	api.OpBlobPut:          {admitBlob, noRefusal, nothing, actBlob, nil, failedBlob},

@@ -34,7 +34,8 @@ func (s *Supervisor) Do(ctx context.Context, req *api.Request, emit func(api.Eve
 }
 
 // Start is Do for a host.exec that is not waited for, or for so long only as its WaitMS says:
-// the answer is the receipt, or where the execution is by then.
+// the answer is the receipt, or where the execution is by then. Of any other operation it is the receipt, or that it
+// waits for somebody's leave.
 func (s *Supervisor) Start(ctx context.Context, req *api.Request) (*api.Pending, *api.Receipt, error) {
 	c, err := s.begin(req, nil)
 	if err != nil {
@@ -58,12 +59,18 @@ func (s *Supervisor) Start(ctx context.Context, req *api.Request) (*api.Pending,
 		return nil, c.receipt, c.err
 	default:
 	}
-	if c.execution == nil { // it is no execution; there is nothing to tell but its end
-		r, err := s.await(ctx, c, nil)
-		return nil, r, err
+	switch waits := c.leave != nil && !isClosed(c.leave.over); {
+	case c.execution != nil:
+		p, err := s.pending(c.execution, cursor{}, pendingBytes)
+		if err == nil && waits {
+			p.Approval = c.leave.id
+		}
+		return p, nil, err
+	case waits:
+		return &api.Pending{IntentID: c.intent, Approval: c.leave.id, State: api.StateQueued, Cursor: cursor{}.String()}, nil, nil
 	}
-	p, err := s.pending(c.execution, cursor{}, pendingBytes)
-	return p, nil, err
+	r, err := s.await(ctx, c, nil) // it is no execution; there is nothing to tell but its end
+	return nil, r, err
 }
 
 // PutBlob is Do for blob.put, whose content is not part of the request. content is not
@@ -93,7 +100,11 @@ func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 	c.content = content
 	s.policies.enter()
 	defer s.policies.entered()
-	if why := s.permit(c); why != nil {
+	why := s.permit(c)
+	if why == nil {
+		why = s.withhold(c)
+	}
+	if why != nil {
 		defer s.admission.leave()
 		s.refuse(c, why)
 		return c, nil
@@ -102,6 +113,9 @@ func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 	if _, err := s.record(s.ctx, s.writer(c), s.records(c)...); err != nil {
 		defer s.admission.leave()
 		s.registry.drop(c) // while it knows its execution
+		if c.leave != nil {
+			s.registry.awaited(c.req.Principal.UID)
+		}
 		c.operation.abandon(s, c)
 		c.err = err
 		s.over(c)
@@ -112,7 +126,7 @@ func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 	close(c.admitted)
 	go func() {
 		defer s.admission.leave()
-		s.act(c)
+		s.carry(c)
 	}()
 	return c, nil
 }
@@ -178,6 +192,7 @@ func (s *Supervisor) newCall(req *api.Request) (*call, error) {
 // enter begins a call; whoever ends it leaves the gate.
 func (s *Supervisor) enter(req *api.Request, op operation) (*call, error) {
 	c := &call{operation: op, req: req, at: s.now(), admitted: make(chan struct{}), done: make(chan struct{})}
+	c.judging = c.at
 	c.watch.start()
 	c.redacted = req.Redact(s.salt)
 	var err error
@@ -232,7 +247,11 @@ func resolveFacts(s *Supervisor, c *call) *refusal {
 // decide asks policy, with the secrets already gone.
 func decide(s *Supervisor, c *call) *refusal {
 	entrypoint, _ := rego.Entrypoint(c.req.Op) // every served operation has one: see preflight
-	in := rego.Input{Request: &c.redacted, Facts: c.facts, Ceiling: s.ceiling, NowNS: c.at.UnixNano()}
+	in := rego.Input{Request: &c.redacted, Facts: c.facts, Ceiling: s.ceiling, NowNS: c.judging.UnixNano()}
+	if c.approval != nil {
+		in.Approval = rego.WaitingOf(*c.approval)
+		c.seen = in.Approval
+	}
 	if c.subject != nil {
 		in.Process = rego.ProcessOf(*c.subject)
 		c.judged = in.Process
@@ -258,9 +277,8 @@ func decide(s *Supervisor, c *call) *refusal {
 	return denied(d.Deny...)
 }
 
-// records are the intent and, once there is one, the decision.
+// records are the intent, the decision once there is one, and that it waits for leave if it does.
 func (s *Supervisor) records(c *call) []ledger.Record {
-	at := c.at.UnixNano()
 	intent := &ledger.Intent{
 		Header:   ledger.At(c.at),
 		IntentID: c.intent,
@@ -271,33 +289,38 @@ func (s *Supervisor) records(c *call) []ledger.Record {
 	if c.large != nil {
 		intent.Request, intent.Large = nil, c.large
 	}
-	if c.session != nil {
-		intent.SessionID = c.session.id
+	intent.SessionID, intent.ExecID = c.sessionID(), c.execID()
+	intent.Queued = c.execution != nil && c.execution.turn != nil
+	records := []ledger.Record{intent}
+	if c.decision != nil {
+		records = append(records, s.decisionRecord(c))
 	}
-	if c.execution != nil {
-		intent.ExecID, intent.Queued = c.execution.id, c.execution.turn != nil
+	if c.leave != nil {
+		records = append(records, c.leave.record(c))
 	}
-	if c.decision == nil {
-		return []ledger.Record{intent}
-	}
+	return records
+}
+
+func (s *Supervisor) decisionRecord(c *call) *ledger.Decision {
 	d := c.decision
-	return []ledger.Record{intent, &ledger.Decision{
-		Header:        ledger.At(c.at),
+	return &ledger.Decision{
+		Header:        ledger.At(c.judging),
 		IntentID:      c.intent,
 		Policy:        d.Policy,
 		InputDigest:   d.InputDigest,
 		CeilingDigest: s.ceilingDigest,
-		NowNS:         at,
+		NowNS:         c.judging.UnixNano(),
 		Facts:         c.facts,
 		Session:       c.counts,
 		Process:       c.judged,
+		Approval:      c.seen,
 		Allow:         d.Allow,
 		Deny:          d.Deny,
 		Warn:          d.Warn,
 		Grant:         d.Grant,
 		Limits:        d.Limits,
 		Obligations:   d.Obligations,
-	}}
+	}
 }
 
 // act does what was permitted. It runs on the supervisor's own context: a caller that
@@ -350,6 +373,8 @@ func (s *Supervisor) bug(c *call, panicked any) *api.Error {
 func (s *Supervisor) settle(c *call, r *api.Receipt, write writer, before ...ledger.Record) {
 	r.SettledAtNS, r.SettledAt = stamp(s.now())
 	r.Timings = c.watch.laps
+	r.Approval = s.approvalIn(c)
+	before = append(c.unrecorded(s), before...)
 	failpoint.Hit("supervisor.receipt.due")
 	record := func() error {
 		_, err := s.record(s.ctx, write, append(before, &ledger.Settled{Header: ledger.At(s.now()), Receipt: r})...)
@@ -363,6 +388,9 @@ func (s *Supervisor) settle(c *call, r *api.Receipt, write writer, before ...led
 	failpoint.Hit("supervisor.receipt.durable")
 	if err == nil {
 		c.receipt = r
+		if c.leave != nil {
+			c.leave.noted = true
+		}
 	} else {
 		c.err = err
 	}
@@ -406,6 +434,9 @@ func (s *Supervisor) await(ctx context.Context, c *call, emit func(api.Event)) (
 		return r, err
 	}
 	accepted := api.Event{Kind: "accepted", IntentID: c.intent}
+	if c.leave != nil {
+		accepted.Approval = c.leave.id
+	}
 	if c.execution == nil {
 		emit(accepted)
 		return c.wait(ctx)

@@ -30,6 +30,12 @@ type Policy interface {
 	Close() // when the last decision has been given
 }
 
+// What a Policy in processes of its own has besides.
+type processes interface {
+	Current(is bool) // whether it is asked about what is new
+	Workers() api.PolicyWorkers
+}
+
 // Policies is where revisions of the policy come from.
 type Policies struct {
 	Open func() (*bundle.Revision, error)              // reads and verifies what is there now
@@ -282,13 +288,34 @@ func (p *revisions) install(r *revision, b *bundle.Revision, live string, now ti
 func (p *revisions) installLocked(r *revision, b *bundle.Revision, live string, now time.Time) {
 	before := p.current
 	p.current = r
+	r.asked(true)
 	r.bundle, r.live, r.activated = b, live, now
 	if before != nil { // not the refusal of a start
 		p.refused = nil
 	}
 	if before != nil {
+		before.asked(before == r)
 		p.leaveLocked(before)
 	}
+}
+
+// asked says whether a revision is asked about what is new.
+func (r *revision) asked(is bool) {
+	if in, ok := r.Policy.(processes); ok {
+		in.Current(is)
+	}
+}
+
+// workers are the processes that evaluate the current revision; nil if it is this one.
+func (p *revisions) workers() *api.PolicyWorkers {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in, ok := p.current.Policy.(processes)
+	if !ok {
+		return nil
+	}
+	w := in.Workers()
+	return &w
 }
 
 // of is the revision that judges what is done in a session, or outside of any, and its number. Whoever has it leaves it.

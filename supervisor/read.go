@@ -17,6 +17,7 @@ var reads = []api.Op{
 	api.OpProcessGet, api.OpProcessList, api.OpProcessWait, api.OpProcessWatch, api.OpOutput,
 	api.OpIntentGet, api.OpIntentList, api.OpIntentFrames,
 	api.OpBlobGet, api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
+	api.OpApprovalGet, api.OpApprovalList,
 	api.OpQuiescence, api.OpSnapshot, api.OpWorkspaceDiff, api.OpCapabilities, api.OpPolicyStatus, api.OpPolicyPreview,
 }
 
@@ -147,6 +148,9 @@ func (s *Supervisor) Decide(ctx context.Context, req *api.Request) (*api.Decisio
 	if why != nil {
 		d.Deny = why.deny
 	}
+	if why == nil {
+		d.Approval = c.decision.Obligations.RequireApproval
+	}
 	return d, nil, nil
 }
 
@@ -174,6 +178,7 @@ func (s *Supervisor) HostInfo(ctx context.Context, req *api.Request) (*api.HostI
 		Host:         s.host,
 		Ceiling:      s.ceiling,
 		PolicyDigest: s.policies.digest(),
+		Workers:      s.policies.workers(),
 		JournalKey:   s.journal.PublicKey(),
 	}, nil, nil
 }

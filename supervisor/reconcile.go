@@ -55,7 +55,15 @@ func (s *Supervisor) reconcile(ctx context.Context) error {
 		s.registry.restore(ended)
 	}
 	var going []*call
+	waiting := 0
 	for _, in := range flying {
+		if c, err := s.waitingCall(in); err == nil {
+			going = append(going, c)
+			waiting++
+			continue
+		} else if in.State == api.StateQueued {
+			s.log.Warn("what waited for leave cannot go on", "intent_id", in.IntentID, "reason", err)
+		}
 		c, err := s.adoptedCall(in, held)
 		if err == nil {
 			going = append(going, c)
@@ -80,8 +88,8 @@ func (s *Supervisor) reconcile(ctx context.Context) error {
 			return fmt.Errorf("replay: %w", err)
 		}
 	}
-	if len(records) > 0 {
-		s.log.Warn("took over from an earlier supervisor", "settled", settled, "sessions", len(adopted.Sessions), "executions", len(adopted.Executions))
+	if len(records) > 0 || waiting > 0 {
+		s.log.Warn("took over from an earlier supervisor", "settled", settled, "waiting_for_leave", waiting, "sessions", len(adopted.Sessions), "executions", len(adopted.Executions))
 	}
 	s.closeUnknown(ctx, held, live)
 	s.goOn(live, going)
@@ -181,6 +189,7 @@ func (s *Supervisor) interrupted(in api.Intent, why string) (*api.Receipt, error
 			log.Close()
 		}
 	}
+	s.decidedBefore(in, r)
 	r.AdmittedAtNS, r.AdmittedAt = in.AdmittedAtNS, in.AdmittedAt
 	r.SettledAtNS, r.SettledAt = stamp(s.now())
 	return r, nil

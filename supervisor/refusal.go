@@ -39,6 +39,12 @@ func (s *Supervisor) refuse(c *call, why *refusal) {
 	if len(c.request) > keptRequest {
 		why = c.abridge(why)
 	}
+	// Nothing is under way: it may wait for room on the disk.
+	s.settle(c, c.refused(why), s.journal.Append, s.records(c)...)
+}
+
+// refused is the receipt of a call that is not carried out.
+func (c *call) refused(why *refusal) *api.Receipt {
 	r := c.newReceipt()
 	var code api.Code
 	switch {
@@ -50,7 +56,7 @@ func (s *Supervisor) refuse(c *call, why *refusal) {
 	}
 	r.ErrorCode, r.Status = code, "error"
 	r.Payload = c.operation.failed(code, r.ErrorMessage)
-	s.settle(c, r, s.journal.Append, s.records(c)...) // nothing is under way: it may wait for room on the disk
+	return r
 }
 
 // abridge keeps the records and the receipt of a refusal small, whatever was asked. What

@@ -29,6 +29,7 @@ type registry struct {
 	running  map[uint32]running // live executions by uid
 	doomed   map[string]bool    // executions whose record is about to go from view
 	keys     map[ownedKey]*call // of calls that have an idempotency key
+	asking   map[uint32]asking  // for leave, by uid
 	changed  wake               // calls became fewer
 }
 
@@ -36,7 +37,7 @@ func newRegistry(history int, now func() time.Time) *registry {
 	return &registry{
 		history: history, now: now, sessions: map[string]*session{}, perUID: map[uint32]int{},
 		calls: map[string]*call{}, execs: map[string]*call{}, keys: map[ownedKey]*call{},
-		running: map[uint32]running{}, doomed: map[string]bool{},
+		running: map[uint32]running{}, doomed: map[string]bool{}, asking: map[uint32]asking{},
 	}
 }
 
@@ -76,6 +77,16 @@ func (r *registry) execution(p api.Principal, ref api.ProcessRef) *execution {
 		return nil
 	}
 	return c.execution
+}
+
+// call returns a call of p's that is in flight.
+func (r *registry) call(p api.Principal, intent string) *call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.calls[intent]; c != nil && owns(c.req.Principal, p) {
+		return c
+	}
+	return nil
 }
 
 // executions returns the live executions of p's.
@@ -138,6 +149,64 @@ func (r *registry) count(uid uint32, executions, bytes int64) {
 type running struct {
 	executions int64
 	bytes      int64 // of their requests
+}
+
+// asking is how much leave one user asks for. Whoever is to give it is a person, or has one's attention.
+type asking struct {
+	waiting int64
+	budget  float64   // how often he may ask at once
+	at      time.Time // when that was so; zero: it is all there
+}
+
+// await counts one more operation of a user's that waits for leave, if there is room for it.
+func (r *registry) await(uid uint32, now time.Time, most, perMinute int64) *api.Error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.asking[uid]
+	if budget := float64(perMinute); a.at.IsZero() {
+		a.budget = budget
+	} else {
+		a.budget = min(budget, a.budget+budget*now.Sub(a.at).Minutes())
+	}
+	a.at = now
+	switch {
+	case a.waiting >= most:
+		return api.Errorf(api.CodeApprovalLimit, "%d operations of user %d wait for leave, which is the limit", a.waiting, uid)
+	case a.budget < 1:
+		return api.Errorf(api.CodeApprovalLimit, "user %d asks for leave more than %d times a minute", uid, perMinute)
+	}
+	a.waiting++
+	a.budget--
+	r.asking[uid] = a
+	return nil
+}
+
+// reawait counts one that waited already before this supervisor began.
+func (r *registry) reawait(uid uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.asking[uid]
+	a.waiting++
+	r.asking[uid] = a
+}
+
+// awaited is the end of what await began.
+func (r *registry) awaited(uid uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.asking[uid]
+	a.waiting--
+	r.asking[uid] = a
+}
+
+// held returns the wait of a call in flight, if it waits for leave or did.
+func (r *registry) held(intent string) *waiting {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.calls[intent]; c != nil {
+		return c.leave
+	}
+	return nil
 }
 
 // doom reserves the deletion of an execution. It reports false when somebody else is about to.

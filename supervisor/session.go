@@ -219,6 +219,37 @@ func (s *session) enter(x *execution) {
 	s.watchLoad()
 }
 
+// withhold takes an execution's place back: it lives, and waits for leave before it waits for its turn.
+func (s *session) withhold(x *execution) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at := slices.Index(s.waiting, x); at >= 0 {
+		s.waiting = slices.Delete(s.waiting, at, at+1)
+	} else {
+		s.running--
+		x.turn = make(chan struct{})
+	}
+	x.withheld = true
+	s.proceed()
+}
+
+// readmit gives an execution a place again, behind those who wait.
+func (s *session) readmit(x *execution) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.withheld = false
+	s.waiting = append(s.waiting, x)
+	s.proceed()
+}
+
+// adoptWithheld takes in an execution that waited for leave when an earlier supervisor ended, and that it counted.
+func (s *session) adoptWithheld(x *execution) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.withheld, x.turn = true, make(chan struct{})
+	s.enter(x)
+}
+
 // hasRoom reports whether one more execution may run. One that left its pipes to a background
 // process costs us what a live one does.
 func (s *session) hasRoom() bool {
@@ -241,9 +272,10 @@ func (s *session) proceed() {
 func (s *session) dismiss(x *execution, refused bool, now time.Time) {
 	s.mu.Lock()
 	delete(s.live, x.id)
-	if at := slices.Index(s.waiting, x); at >= 0 {
+	switch at := slices.Index(s.waiting, x); {
+	case at >= 0:
 		s.waiting = slices.Delete(s.waiting, at, at+1)
-	} else {
+	case !x.withheld:
 		s.running--
 	}
 	if refused {

@@ -47,8 +47,11 @@ type Defaults struct {
 	PreviewBytes int64         // of a blob that the receipt shows; 0 means 512
 	Progress     time.Duration // between two progress frames of an execution; 0 means 10 s
 	Queue        int64         // executions of one session that may wait for their turn; 0 means 64
+	Approvals    int64         // operations of one user that may wait for leave; 0 means 16
 	IdleGrace    time.Duration // from the warning that a session is idle to its end; 0 means 30 s, and at most half of its idle time
 	LoadInterval time.Duration // between two looks at what a session uses while something runs in it; 0 means 5 s
+
+	ApprovalsPerMinute int64 // how often one user may ask for leave, in the long run and at once; 0 means 60
 
 	History          ledger.Limits // what of the past stays in view; zeros mean the ledger's defaults
 	HistoryAge       time.Duration // after which what is over leaves the view; 0 means 7 days
@@ -70,8 +73,11 @@ func (d Defaults) filled() Defaults {
 		PreviewBytes: cmp.Or(d.PreviewBytes, 512),
 		Progress:     cmp.Or(d.Progress, 10*time.Second),
 		Queue:        cmp.Or(d.Queue, 64),
+		Approvals:    cmp.Or(d.Approvals, 16),
 		IdleGrace:    d.IdleGrace,
 		LoadInterval: cmp.Or(d.LoadInterval, 5*time.Second),
+
+		ApprovalsPerMinute: cmp.Or(d.ApprovalsPerMinute, 60),
 
 		History:          d.History,
 		HistoryAge:       cmp.Or(d.HistoryAge, 7*24*time.Hour),
@@ -243,8 +249,8 @@ func preflight(policy Policy, served []api.Op) error {
 		if !ok {
 			return fmt.Errorf("bug: operation %s has no entry point", op)
 		}
-		if entrypoint == rego.Workspace && !policy.Defines(entrypoint) {
-			continue // it is of before there were overlays, and denies what is done to them
+		if !policy.Defines(entrypoint) {
+			continue // it is of before there was the question, or it would not have been loaded; it denies what it would be asked
 		}
 		in := rego.Input{Request: &api.Request{Op: op}}
 		d := policy.Decide(context.Background(), entrypoint, in)

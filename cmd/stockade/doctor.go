@@ -51,6 +51,12 @@ func (c *cli) doctor(ctx context.Context) error {
 		return missing(h)
 	}
 	fmt.Fprintf(c.stdout, "supervisor %s, policy %s\n", info.Version.Version, info.PolicyDigest)
+	if w := info.Workers; w != nil {
+		fmt.Fprintf(c.stdout, "policy is evaluated in %d processes (%s; %s of memory each), %d replaced\n", w.Processes, printable(strings.Join(w.Walls, ", ")), amount(w.MemoryBytes), w.Replaced)
+		if w.Trouble != "" {
+			fmt.Fprintf(c.stdout, "  the last one could not be started: %s\n", printable(w.Trouble))
+		}
+	}
 	fmt.Fprintf(c.stdout, "kernel %s on %s, cgroups %s, %d CPUs, %s of memory\n\n", printable(h.Kernel), h.Arch, h.Cgroup, h.CPUs, amount(h.Memory))
 	if err := table(c.stdout, layerRows(h)); err != nil {
 		return err

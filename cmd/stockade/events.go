@@ -52,7 +52,7 @@ Kinds: ` + strings.Join(noticeKinds, ", ") + `.`,
 
 var noticeKinds = []string{
 	string(api.NoticeSession), string(api.NoticeProcess), string(api.NoticeOutput), string(api.NoticeViolation),
-	string(api.NoticeThreshold), string(api.NoticeNetwork), string(api.NoticeIdle), string(api.NoticeTimeout), string(api.NoticeDiagnostic),
+	string(api.NoticeThreshold), string(api.NoticeNetwork), string(api.NoticeIdle), string(api.NoticeTimeout), string(api.NoticeApproval), string(api.NoticeDiagnostic),
 }
 
 func (c *cli) events(ctx context.Context, o *eventsOptions, word string) error {
@@ -145,7 +145,9 @@ func (c *cli) notice(n *api.Notice) error {
 // happened is an event in words: about what, what it is now, and why.
 func happened(n *api.Notice) string {
 	words := []string{n.ExecID}
-	if n.ExecID == "" {
+	if n.Approval != "" {
+		words[0] = n.Approval + "  " + string(n.Op)
+	} else if n.ExecID == "" {
 		words[0] = n.SessionID
 	}
 	if n.State == "" { // a state says what it is of

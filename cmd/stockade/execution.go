@@ -147,6 +147,9 @@ func (c *cli) followFor(ctx context.Context, ask *api.Exec, a attachment, f *fol
 	if err != nil || r != nil {
 		return r, err
 	}
+	if p.Approval != "" {
+		c.say("it waits for leave: stockade approvals show %s", p.Approval)
+	}
 	f.accept(p.ExecID)
 	until, cancel := context.WithTimeout(ctx, a.wait)
 	defer cancel()

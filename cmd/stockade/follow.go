@@ -76,6 +76,9 @@ func (f *follower) event(e api.Event) error {
 	if e.ExecID != "" {
 		f.accept(e.ExecID)
 	}
+	if e.Approval != "" {
+		f.c.say("it waits for leave: stockade approvals show %s", e.Approval)
+	}
 	if e.Cursor != "" {
 		f.cursor = e.Cursor
 	}

@@ -5,10 +5,13 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
 func (c *cli) openCommand() *cobra.Command {
 	var f sessionFlags
+	var noWait bool
 	cmd := &cobra.Command{
 		Use:   "open [flags]",
 		Short: "Open a session and print its id",
@@ -18,18 +21,20 @@ func (c *cli) openCommand() *cobra.Command {
   stockade open --verify --json | jq .payload.open.enforced.canaries
   stockade open --json | jq .payload.open.enforced`,
 		Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.open(cmd.Context(), &f) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.open(cmd.Context(), &f, noWait) },
 	}
 	f.register(cmd)
+	noWaitFlag(cmd, &noWait)
 	return cmd
 }
 
-func (c *cli) open(ctx context.Context, f *sessionFlags) error {
+func (c *cli) open(ctx context.Context, f *sessionFlags, noWait bool) error {
 	ask, err := f.request()
 	if err != nil {
 		return err
 	}
-	r, err := c.client().Open(ctx, *ask)
+	p, r, err := c.client().Ask(ctx, api.OpSessionOpen, *ask)
+	r, err = c.leave(ctx, noWait, p, r, err)
 	if err != nil {
 		return err
 	}

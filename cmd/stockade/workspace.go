@@ -80,6 +80,7 @@ func (c *cli) diff(ctx context.Context, word, at string, exitCode bool) error {
 
 func (c *cli) commitCommand() *cobra.Command {
 	var at, key string
+	var noWait bool
 	cmd := &cobra.Command{
 		Use:   "commit [flags] SESSION [PATH…]",
 		Short: "Make what a session wrote over a directory that directory's",
@@ -99,11 +100,13 @@ some files old and others new, never half of one, and can be asked for again.`,
 			}
 			space := api.Workspace{SessionID: id, GuestPath: at}
 			space.Paths, space.PathsBytes = api.SpellAll(args[1:]) // argv is bytes, as names are
-			r, err := c.client().WithKey(key).Commit(cmd.Context(), space)
+			p, r, err := c.client().WithKey(key).Ask(cmd.Context(), api.OpWorkspaceCommit, space)
+			r, err = c.leave(cmd.Context(), noWait, p, r, err)
 			return c.spaced(r, err)
 		},
 	}
 	atFlag(cmd, &at)
+	noWaitFlag(cmd, &noWait)
 	cmd.Flags().StringVar(&key, "key", "", "idempotency key: the same commit with the same key takes place once")
 	return cmd
 }

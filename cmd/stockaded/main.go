@@ -18,6 +18,7 @@ import (
 	"github.com/stockade-dev/stockade/rego/workbench"
 	"github.com/stockade-dev/stockade/rego/worker"
 	"github.com/stockade-dev/stockade/supervisor"
+	"github.com/stockade-dev/stockade/supervisor/client"
 )
 
 // Where things are unless a flag says otherwise.
@@ -85,7 +86,7 @@ SIGUSR1 has it look whether there is another policy, as stockade policy activate
 	f.DurationVar(&c.hold, "hold", 30*time.Second, "how long the runner keeps the sessions when this program is killed; 0 ends them at once")
 	f.DurationVar(&c.drain, "drain", 20*time.Second, "how long what is in flight may take to settle when stopping")
 	retentionFlags(cmd, &c.defaults)
-	cmd.AddCommand(workerCommand(), workbench.Command(workbench.Options{Records: recorded, All: eachRecorded, StateDir: defaultState}), replayCommand(), fsckCommand())
+	cmd.AddCommand(workerCommand(), workbench.Command(workbench.Options{Records: recorded, All: eachRecorded, Dial: dial, Socket: socket, StateDir: defaultState}), replayCommand(), fsckCommand())
 	return cmd
 }
 
@@ -100,6 +101,9 @@ func workerCommand() *cobra.Command {
 		RunE:   func(*cobra.Command, []string) error { return worker.Main() },
 	}
 }
+
+// dial is a supervisor for "policy learn".
+func dial(socket string) workbench.Sessions { return client.New(socket) }
 
 // recorded finds the decision about an intent for "policy why".
 func recorded(stateDir, intentID string) (workbench.Record, error) {

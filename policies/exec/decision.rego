@@ -6,6 +6,7 @@
 # labels: {concern: exec}
 package stockade.exec
 
+import data.stockade.approval.required
 import data.stockade.exceptions
 
 # METADATA
@@ -16,7 +17,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # METADATA
 # title: Nothing speaks against it, and there is a session whose grant bounds it
 # labels: {concern: decision}
-decision := {"allow": true, "deny": [], "warn": []} if {
+decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
 	count(deny) == 0
 	input.session.grant
 	count(input.request.exec.argv) > 0
@@ -26,7 +27,7 @@ decision := {"allow": true, "deny": [], "warn": []} if {
 # title: What speaks against it is lifted for now, and the command ends before that does
 # description: A grant is not widened by it (R088); what can be lifted here are rules of your own whose codes are overridable.
 # labels: {concern: exceptions}
-decision := {"allow": true, "deny": [], "warn": {exceptions.told(name) | some name in needed}, "limits": {"timeout_ns": left}} if {
+decision := {"allow": true, "deny": [], "warn": {exceptions.told(name) | some name in needed}, "limits": {"timeout_ns": left}, "obligations": required.obligations} if {
 	count(deny) > 0
 	count(standing) == 0
 	input.session.grant

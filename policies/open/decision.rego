@@ -7,6 +7,7 @@
 # labels: {concern: open}
 package stockade.open
 
+import data.stockade.approval.required
 import data.stockade.exceptions
 
 # METADATA
@@ -17,7 +18,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # METADATA
 # title: Nothing speaks against it, or only what is lifted for now, and there is a grant
 # labels: {concern: decision}
-decision := {"allow": true, "deny": [], "grant": grant, "warn": warn} if count(standing) == 0
+decision := {"allow": true, "deny": [], "grant": grant, "warn": warn, "obligations": required.obligations} if count(standing) == 0
 
 # METADATA
 # title: Something speaks against it

@@ -56,11 +56,11 @@ faults contains sprintf("%s: there is no tenant %s", [where, principal.tenant]) 
 faults contains "principals has no default" if not data.principals["default"]
 
 # METADATA
-# title: What is said of principals has four parts
+# title: What is said of principals has five parts
 # labels: {concern: shape}
 faults contains sprintf("principals.%s is not known", [name]) if {
 	some name, _ in data.principals
-	not name in {"administrators", "default", "uid", "gid"}
+	not name in {"administrators", "approvers", "default", "uid", "gid"}
 }
 
 # METADATA

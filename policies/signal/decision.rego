@@ -9,6 +9,7 @@
 # labels: {concern: signal}
 package stockade.signal
 
+import data.stockade.approval.required
 import data.stockade.principals
 
 # METADATA
@@ -19,7 +20,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # METADATA
 # title: Nothing speaks against it, and what it is about is there
 # labels: {concern: decision}
-decision := {"allow": true, "deny": [], "warn": []} if {
+decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
 	count(deny) == 0
 	present
 }

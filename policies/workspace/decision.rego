@@ -9,6 +9,7 @@
 # labels: {concern: workspace}
 package stockade.workspace
 
+import data.stockade.approval.required
 import data.stockade.caps
 
 # METADATA
@@ -19,7 +20,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # METADATA
 # title: Nothing speaks against it, and there is a session whose grant bounds it
 # labels: {concern: decision}
-decision := {"allow": true, "deny": [], "warn": []} if {
+decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
 	count(deny) == 0
 	input.session.grant
 	input.request.workspace

@@ -3,7 +3,7 @@
 // decided as it did.
 //
 // It promises that a policy is judged here as it will be in the supervisor: the same
-// engine, the same builtins, the same digest. It talks to no daemon.
+// engine, the same builtins, the same digest. Only learn talks to a supervisor.
 package workbench
 
 import (
@@ -58,10 +58,12 @@ type EachRecord func(stateDir string, fn func(Record) error) (left int64, err er
 
 // Options of the commands.
 type Options struct {
-	Records  RecordSource // nil: why explains receipts only
-	All      EachRecord   // nil: replay and audit know exports only
-	Policy   PolicySource // nil: why knows the revisions that it is shown only
-	StateDir string       // default of --state
+	Records  RecordSource                 // nil: why explains receipts only
+	All      EachRecord                   // nil: replay and audit know exports only
+	Policy   PolicySource                 // nil: why knows the revisions that it is shown only
+	Dial     func(socket string) Sessions // nil: there is no learn
+	Socket   string                       // default of --socket
+	StateDir string                       // default of --state
 }
 
 // Command returns the command "policy".
@@ -77,7 +79,10 @@ denial), 2 the command could not do its work.`,
 		SilenceErrors: true,
 	}
 	cmd.PersistentFlags().BoolVar(&b.json, "json", false, "print one JSON document")
-	cmd.AddCommand(b.init(), b.check(), b.test(), b.eval(), b.why(), b.schema(), b.audit(), b.replay(), b.diff(), b.bench(), b.keygen(), b.sign())
+	cmd.AddCommand(
+		b.init(), b.check(), b.test(), b.eval(), b.why(), b.schema(), b.audit(), b.replay(), b.diff(), b.bench(), b.learn(),
+		b.keygen(), b.sign(),
+	)
 	return cmd
 }
 

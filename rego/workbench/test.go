@@ -1,8 +1,12 @@
 package workbench
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"io/fs"
 	"maps"
+	"regexp"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -32,16 +36,20 @@ type outcome struct {
 func (b *bench) test() *cobra.Command {
 	var opts rego.TestOptions
 	var verbose bool
+	var under float64
 	cmd := &cobra.Command{
 		Use:   "test [DIR]",
 		Short: "Run the tests of a policy (*_test.rego) under the rules by which it decides",
 		Long: `test runs every rule whose name begins with test_. The builtins are those that a policy
 may call, and one that fails makes its test fail, because it makes a decision a denial.
+A line of DIR/fixtures/*.jsonl that says "allow" is a test as well.
 Without DIR it tests the shipped library.`,
 		Example: `  stockade policy test my-policy
+  stockade policy test --fail-under 90 my-policy
   stockade policy test --run 'mount' --coverage my-policy`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.Coverage = opts.Coverage || under > 0
 			fsys, err := tree(arg(args))
 			if err != nil {
 				return err
@@ -75,6 +83,14 @@ Without DIR it tests the shipped library.`,
 				}
 				t.Tests = append(t.Tests, o)
 			}
+			for _, o := range fixtureOutcomes(cmd.Context(), fsys, opts.Run) {
+				if o.Outcome == "pass" {
+					t.Passed++
+				} else {
+					t.Failed++
+				}
+				t.Tests = append(t.Tests, o)
+			}
 			if report != nil {
 				t.Coverage = report.Coverage
 				for _, name := range slices.Sorted(maps.Keys(report.Files)) {
@@ -85,7 +101,11 @@ Without DIR it tests the shipped library.`,
 				t.NotCovered = slices.Compact(t.NotCovered)
 			}
 			err = b.print(cmd, t, func() { t.text(cmd, verbose, opts.Coverage) })
-			if err == nil && (t.Failed > 0 || len(results) == 0) { // no test is no proof
+			short := opts.Coverage && t.Coverage < under
+			if short && !b.json {
+				fmt.Fprintf(cmd.OutOrStdout(), "%.1f %% is under the %.1f %% that are asked for\n", t.Coverage, under)
+			}
+			if err == nil && (t.Failed > 0 || len(t.Tests) == 0 || short) { // no test is no proof
 				return ErrFinding
 			}
 			return err
@@ -93,8 +113,60 @@ Without DIR it tests the shipped library.`,
 	}
 	cmd.Flags().StringVar(&opts.Run, "run", "", "regular expression on the names of tests")
 	cmd.Flags().BoolVar(&opts.Coverage, "coverage", false, "say which lines no test reaches")
+	cmd.Flags().Float64Var(&under, "fail-under", 0, "the least per cent of the expressions that tests must reach; less is exit code 1")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "name the tests that pass, too")
 	return cmd
+}
+
+// fixtureOutcomes asks the fixtures that say what the answer must be.
+func fixtureOutcomes(ctx context.Context, fsys fs.FS, run string) []outcome {
+	fail := func(name string, err error) []outcome {
+		return []outcome{{Name: name, At: name, Outcome: "fail", Error: err.Error()}}
+	}
+	pattern, err := regexp.Compile(run)
+	if err != nil {
+		return fail("--run", err)
+	}
+	files, err := fs.Glob(fsys, fixturesDir+"/*.jsonl")
+	if err != nil {
+		return fail(fixturesDir, err)
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	engine, err := loadFS(fsys)
+	if err != nil {
+		return fail(fixturesDir, err)
+	}
+	defer engine.Close()
+	var list []outcome
+	for _, file := range files {
+		text, err := fs.ReadFile(fsys, file)
+		if err != nil {
+			return fail(file, err)
+		}
+		cases, err := readCases(file, bytes.NewReader(text))
+		if err != nil {
+			return fail(file, err)
+		}
+		for i, c := range cases {
+			o := outcome{Name: "fixture " + c.Name, At: fmt.Sprintf("%s:%d", file, i+1), Outcome: "pass"}
+			if c.allow == nil || !pattern.MatchString(o.Name) {
+				continue
+			}
+			in, err := c.Typed()
+			d := effective(in, engine.Decide(ctx, c.Entrypoint, in))
+			o.NS = int64(d.Elapsed)
+			switch {
+			case err != nil:
+				o.Outcome, o.Error = "fail", err.Error()
+			case d.Allow != *c.allow:
+				o.Outcome, o.Error = "fail", fmt.Sprintf("allow is %t: %v", d.Allow, d.Deny)
+			}
+			list = append(list, o)
+		}
+	}
+	return list
 }
 
 func (t tested) text(cmd *cobra.Command, verbose, coverage bool) {

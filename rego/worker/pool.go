@@ -69,6 +69,8 @@ type Pool struct {
 	culprits map[uint32]time.Time
 	live     map[*process]struct{}
 	closed   bool
+	slots    int // processes that there are, or are about to be
+	target   int // and that there should be
 	replaced int64
 	trouble  error // of the last start, if it failed
 }
@@ -89,6 +91,7 @@ func Load(fsys fs.FS, o Options) (*Pool, error) {
 		options: o, digest: data.Digest, revision: revision, breaker: rego.Breaker{Limit: o.MaxOverruns},
 		lost: make(chan struct{}, o.Size+1), quit: make(chan struct{}), done: make(chan struct{}),
 		live: map[*process]struct{}{}, culprits: map[uint32]time.Time{},
+		slots: o.Size + 1, target: o.Size + 1, // one is the spare
 	}
 	first := make(chan error, 1)
 	go p.keep(first)
@@ -148,7 +151,7 @@ func (p *Pool) keep(first chan<- error) {
 		return
 	}
 	first <- nil
-	for range p.options.Size { // and one, which is the spare
+	for range p.options.Size {
 		p.lost <- struct{}{}
 	}
 	for {
@@ -208,7 +211,32 @@ func (p *Pool) spawn() (*process, error) {
 // miss has a process replaced.
 func (p *Pool) miss() {
 	p.replaced++
+	if p.slots > p.target {
+		p.slots--
+		return
+	}
 	p.lost <- struct{}{} // there is room for all that there can be
+}
+
+// retired is how many processes the revision has that is asked only in sessions that were opened under it.
+const retired = 2
+
+// Current says whether the revision is the one that is asked about whatever is new. Another one has fewer processes.
+func (p *Pool) Current(is bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = min(retired, p.options.Size+1)
+	if is {
+		p.target = p.options.Size + 1
+	}
+	for ; p.slots < p.target && !p.closed; p.slots++ {
+		p.lost <- struct{}{}
+	}
+	for ; p.slots > p.target && len(p.ready) > 1; p.slots-- {
+		p.ready[0].kill()
+		p.ready[0].close()
+		p.ready = slices.Delete(p.ready, 0, 1)
+	}
 }
 
 // prepare makes of a process a worker that waits.
@@ -295,6 +323,24 @@ func (p *Pool) State() State {
 // patience is how long a question waits for a worker, beside the deadline of its evaluation: who asks must not be denied
 // because others had workers killed and the machine is slow to start new ones.
 const patience = 2 * time.Second
+
+// Workers says for people what there is now, and what holds it.
+func (p *Pool) Workers() api.PolicyWorkers {
+	s := p.State()
+	w := api.PolicyWorkers{Processes: int64(len(s.PIDs)), Replaced: s.Replaced, MemoryBytes: p.options.Memory, CPUTimeNS: int64(p.options.CPU), Walls: walls[:shared]}
+	if isRoot() {
+		w.Walls = walls
+	}
+	if s.Trouble != nil {
+		w.Trouble = s.Trouble.Error()
+	}
+	return w
+}
+
+// walls are what confined has looked at in every worker; the first are everybody's, the others take root.
+var walls = []string{"seccomp", "no_new_privs", "no capabilities", "resource limits", "empty root", "own namespaces", "own uid", "no descriptors"}
+
+const shared = 4
 
 // Decide asks the policy. It returns within the deadline of the entry point and, when no worker is free, a while.
 func (p *Pool) Decide(ctx context.Context, ref string, in rego.Input) rego.Decision {
@@ -438,6 +484,12 @@ func (p *Pool) give(w *process) {
 		p.miss()
 		return
 	default:
+	}
+	if p.slots > p.target {
+		p.slots--
+		w.kill()
+		w.close()
+		return
 	}
 	p.ready = append(p.ready, w)
 	if i := slices.IndexFunc(p.waiting, func(t turn) bool { return p.may(t.culprit) }); i >= 0 {

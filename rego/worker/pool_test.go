@@ -482,6 +482,46 @@ func TestLastWorker(t *testing.T) {
 	}
 }
 
+// TestCurrent: a revision that is asked no more about what is new has fewer processes, answers, and has them back when it is.
+func TestCurrent(t *testing.T) {
+	p := load(t, tree(""), Options{Program: as("script"), Size: 4})
+	settle := func(n int) {
+		t.Helper()
+		for end := time.Now().Add(startWithin); ; time.Sleep(time.Millisecond) {
+			if s := p.State(); s.Ready == n && len(s.PIDs) == n {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%+v, not %d", p.State(), n)
+			}
+		}
+	}
+	p.Current(true) // while they start
+	settle(5)
+	for range 3 {
+		p.Current(false)
+		p.Current(false)
+		settle(retired)
+		do(t, p, "exit")
+		settle(retired)
+		if deny := do(t, p, "say old"); deny.Code != "old" {
+			t.Error(deny)
+		}
+		p.Current(true)
+		settle(5)
+	}
+	held, err := p.take(t.Context(), 0, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Current(false)
+	p.give(held)
+	settle(retired)
+	if w := p.Workers(); w.Processes != retired || w.Replaced != 3 || len(w.Walls) < shared || w.Trouble != "" {
+		t.Errorf("%+v", w)
+	}
+}
+
 // TestClose: nothing of a pool stays, neither processes nor descriptors nor a wait, whatever was under way.
 func TestClose(t *testing.T) {
 	open := func() int {

@@ -35,6 +35,9 @@ var bodies = map[Op]func(*Request, []byte) (Scope, *Error){
 	OpBlobPut:       parametersOf(func(r *Request, p *BlobPut) Scope { r.Blob = p; return Scope{} }),
 	OpSessionNarrow: parametersOf(func(r *Request, p *SessionNarrow) Scope { r.Narrow = p; return p.Scope }),
 
+	OpApprove: parametersOf(setVerdict),
+	OpDeny:    parametersOf(setVerdict),
+
 	OpPolicyPreview:  parametersOf(setActivate),
 	OpPolicyActivate: parametersOf(setActivate),
 
@@ -45,6 +48,7 @@ var bodies = map[Op]func(*Request, []byte) (Scope, *Error){
 
 func setSession(r *Request, p *SessionTarget) Scope { r.Session = p; return p.Scope }
 func setProcess(r *Request, p *ProcessTarget) Scope { r.Process = p; return p.Scope }
+func setVerdict(r *Request, p *Verdict) Scope       { r.Verdict = p; return p.Scope }
 func setSpace(r *Request, p *Workspace) Scope       { r.Space = p; return p.Scope }
 func setActivate(r *Request, p *PolicyActivate) Scope {
 	r.Activate = p

@@ -63,6 +63,10 @@ const (
 	CodeKeyConflict        Code = "idempotency_conflict"
 	CodeKeyInFlight        Code = "idempotency_in_flight"
 	CodeDraining           Code = "draining"
+	CodeApprovalNotFound   Code = "approval_not_found"
+	CodeApprovalSettled    Code = "approval_settled"
+	CodeApprovalReview     Code = "approval_review_mismatch"
+	CodeApprovalLimit      Code = "approval_limit_exceeded"
 	CodeInvalidCursor      Code = "invalid_cursor"
 	CodeGone               Code = "gone"
 	CodePolicyFixed        Code = "policy_fixed"
@@ -113,6 +117,11 @@ const (
 	CodeRunnerUnavailable  Code = "runner_unavailable"
 
 	// Denials: policy or the ceiling said no, and nothing was started.
+	CodeApprovalDenied       Code = "approval_denied"
+	CodeApprovalTimeout      Code = "approval_timeout"
+	CodeApprovalStale        Code = "approval_stale"
+	CodeApprovalOwn          Code = "approval_own_request"
+	CodeApproverNotAllowed   Code = "approver_not_allowed"
 	CodePolicyDenied         Code = "policy.denied"
 	CodePolicyUndefined      Code = "policy.undefined"
 	CodePolicyError          Code = "policy.error"
@@ -226,6 +235,10 @@ var Codes = []CodeInfo{
 	{CodePolicyChanged, 409, "The candidate is another one than was meant. Nothing has changed."},
 	{CodePolicyBlocked, 409, "Open intents keep the candidate from being activated strictly; the payload says which. Nothing has changed."},
 	{CodeDraining, 503, "The supervisor is being drained and takes no new sessions and executions."},
+	{CodeApprovalNotFound, 404, "There is no such approval, or it is not for the caller to see."},
+	{CodeApprovalSettled, 409, "It has been decided already, and otherwise; the payload says how."},
+	{CodeApprovalReview, 409, "The review token is not that of what waits; look at it again."},
+	{CodeApprovalLimit, 429, "As many operations of the user wait for leave as may, or he has asked for leave too often in a short time."},
 	{CodeInvalidCursor, 400, "The cursor is not one that was given out for this stream."},
 	{CodeGone, 410, "The position is not kept any more; the answer says what is."},
 
@@ -270,6 +283,11 @@ var Codes = []CodeInfo{
 	{CodeRunnerUnavailable, 503, "The runner cannot be reached, and with it every session is gone."},
 
 	// Denials: policy or the ceiling said no, and nothing was started.
+	{CodeApprovalDenied, 403, "Somebody whose leave it needed has denied it; the receipt says who."},
+	{CodeApprovalTimeout, 403, "Nobody gave leave in time."},
+	{CodeApprovalStale, 403, "Leave was given, and what would be done is not any more what was reviewed; ask again."},
+	{CodeApprovalOwn, 403, "Nobody gives himself leave."},
+	{CodeApproverNotAllowed, 403, "The caller is none of those whose leave it needs."},
 	{CodePolicyDenied, 403, "Policy did not allow it and gave no reason of its own."},
 	{CodePolicyUndefined, 403, "Policy has no answer to the question."},
 	{CodePolicyError, 403, "The evaluation of policy failed."},

@@ -12,6 +12,8 @@ type Decision struct {
 	Policy  PolicyRef `json:"policy"`
 	Grant   *Grant    `json:"grant,omitzero"` // of an open: the effective one
 	Clamped []Clamp   `json:"clamped,omitempty"`
+
+	Approval *RequireApproval `json:"require_approval,omitzero"` // it would wait for somebody's leave
 }
 
 // HostInfo is the answer of host.info: the machine, the operator's ceiling, and the
@@ -21,7 +23,18 @@ type HostInfo struct {
 	Host         sandbox.Host    `json:"host"`
 	Ceiling      sandbox.Ceiling `json:"ceiling"`
 	PolicyDigest string          `json:"policy_digest"`
-	JournalKey   string          `json:"journal_key,omitempty"` // public key of the journal's checkpoints, in note form
+	Workers      *PolicyWorkers  `json:"policy_workers,omitzero"` // absent: policy is evaluated by the supervisor itself
+	JournalKey   string          `json:"journal_key,omitempty"`   // public key of the journal's checkpoints, in note form
+}
+
+// PolicyWorkers are the processes that evaluate the policy in force, and nothing else.
+type PolicyWorkers struct {
+	Processes   int64    `json:"processes"`
+	Replaced    int64    `json:"replaced"`          // that were ended, or ended, since the revision was loaded
+	MemoryBytes int64    `json:"memory_bytes"`      // that each may take beyond what it began with
+	CPUTimeNS   int64    `json:"cpu_time_ns"`       // that one decision may take
+	Walls       []string `json:"walls"`             // around each: seccomp, no_new_privs, …
+	Trouble     string   `json:"trouble,omitempty"` // why the last start of one failed
 }
 
 // Capabilities is the answer of host.capabilities: what a session can be held by here, before one is asked for.
@@ -82,6 +95,7 @@ type Ask struct {
 	Drain   *Drain         `json:"drain,omitzero"`
 	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
 	Narrow  *SessionNarrow `json:"narrow,omitzero"`
+	Verdict *Verdict       `json:"verdict,omitzero"` // host.approval.approve and deny
 
 	Activate *PolicyActivate `json:"activate,omitzero"` // admin.policy.activate and preview
 }
@@ -91,7 +105,7 @@ func AskOf(r *Request) Ask {
 	return Ask{
 		Op: r.Op, Open: r.Open, Exec: r.Exec, Signal: r.Signal, Session: r.Session, Close: r.Close, Input: r.Input,
 		Deliver: r.Deliver, Modify: r.Modify, Process: r.Process, Cancel: r.Cancel, Stop: r.Stop, Drain: r.Drain,
-		Space: r.Space, Narrow: r.Narrow, Activate: r.Activate,
+		Space: r.Space, Narrow: r.Narrow, Verdict: r.Verdict, Activate: r.Activate,
 	}
 }
 
@@ -108,7 +122,7 @@ func (a *Ask) Into(r *Request) {
 	}
 	r.Open, r.Exec, r.Signal, r.Session, r.Close, r.Input = a.Open, a.Exec, a.Signal, a.Session, a.Close, a.Input
 	r.Deliver, r.Modify, r.Process, r.Cancel, r.Stop, r.Drain = a.Deliver, a.Modify, a.Process, a.Cancel, a.Stop, a.Drain
-	r.Space, r.Narrow, r.Activate = a.Space, a.Narrow, a.Activate
+	r.Space, r.Narrow, r.Verdict, r.Activate = a.Space, a.Narrow, a.Verdict, a.Activate
 }
 
 // Scopes are those that the parameters of the question declare.
@@ -133,6 +147,7 @@ func (a *Ask) Scopes() []Scope {
 	add(a.Drain != nil, func() Scope { return a.Drain.Scope })
 	add(a.Space != nil, func() Scope { return a.Space.Scope })
 	add(a.Narrow != nil, func() Scope { return a.Narrow.Scope })
+	add(a.Verdict != nil, func() Scope { return a.Verdict.Scope })
 	add(a.Activate != nil, func() Scope { return a.Activate.Scope })
 	return scopes
 }

@@ -16,15 +16,16 @@ import (
 // Bounds of a request. They are what the kernel, or a reader of records, can bear;
 // what a caller may use is for policy to say.
 const (
-	maxList   = 4096        // elements of mounts, paths, outputs, env
-	maxArgv   = 1 << 16     // elements of argv
-	maxString = 128<<10 - 1 // one argument or NAME=value: MAX_ARG_STRLEN less the NUL
-	maxPath   = 4096 - 1    // PATH_MAX less the NUL
-	maxLabels = 64          // labels of a session
-	maxLabel  = 1024        // bytes of a label's value
-	maxName   = 128         // bytes of a label's name, of a member of scope
-	maxPage   = 1000        // elements of a list that is read
-	maxEgress = 256         // destinations of one network: policy compares each with each of its own
+	maxList    = 4096        // elements of mounts, paths, outputs, env
+	maxArgv    = 1 << 16     // elements of argv
+	maxString  = 128<<10 - 1 // one argument or NAME=value: MAX_ARG_STRLEN less the NUL
+	maxPath    = 4096 - 1    // PATH_MAX less the NUL
+	maxLabels  = 64          // labels of a session
+	maxLabel   = 1024        // bytes of a label's value
+	maxName    = 128         // bytes of a label's name, of a member of scope
+	maxPage    = 1000        // elements of a list that is read
+	maxComment = 1024        // bytes of what is said about a decision
+	maxEgress  = 256         // destinations of one network: policy compares each with each of its own
 )
 
 var (

@@ -61,8 +61,9 @@ type Event struct {
 	Cursor   string   `json:"cursor,omitempty"`
 	IntentID string   `json:"intent_id,omitempty"`
 	ExecID   string   `json:"exec_id,omitempty"`
-	Stream   string   `json:"stream,omitempty"` // stdout or stderr
-	Offset   int64    `json:"offset,omitzero"`  // of the first byte of Bytes in its stream
+	Approval string   `json:"approval_id,omitempty"` // of accepted: it waits for leave
+	Stream   string   `json:"stream,omitempty"`      // stdout or stderr
+	Offset   int64    `json:"offset,omitzero"`       // of the first byte of Bytes in its stream
 	Bytes    []byte   `json:"bytes,omitempty"`
 	AtNS     int64    `json:"at_ns,omitzero"` // when the bytes arrived at the supervisor
 	Frame    *Frame   `json:"frame,omitzero"`
@@ -89,8 +90,9 @@ type Notice struct {
 	SessionID string     `json:"session_id,omitempty"`
 	ExecID    string     `json:"exec_id,omitempty"`
 	IntentID  string     `json:"intent_id,omitempty"`
+	Approval  string     `json:"approval_id,omitempty"`
 	Op        Op         `json:"op,omitempty"`
-	State     string     `json:"state,omitempty"`  // of the session or the execution, from here on
+	State     string     `json:"state,omitempty"`  // of the session, the execution or the approval, from here on
 	Reason    string     `json:"reason,omitempty"` // error or deny code, or why a session ended
 	Detail    string     `json:"detail,omitempty"`
 	Stdout    int64      `json:"stdout_bytes,omitzero"`
@@ -111,6 +113,9 @@ const (
 	NoticePolicy    NoticeKind = "POLICY_REVISION"    // a revision of the policy is active, or was refused: to who activates, and otherwise to the supervisor's own user
 	NoticeIdle      NoticeKind = "IDLE_WARNING"
 	NoticeTimeout   NoticeKind = "IDLE_TIMEOUT"
+
+	// An operation waits for leave, or does not any more: whose it is, and those who are named as approvers, are told.
+	NoticeApproval NoticeKind = "APPROVAL"
 
 	// A frame or a receipt was not taken, or came after a gap; the reason says which.
 	NoticeDiagnostic NoticeKind = "DIAGNOSTIC"

@@ -34,6 +34,11 @@ const (
 	OpProcessDelete Op = "host.process.delete"
 	OpProcessStop   Op = "host.process.stop"
 
+	OpApprovalList Op = "host.approval.list"
+	OpApprovalGet  Op = "host.approval.get"
+	OpApprove      Op = "host.approval.approve"
+	OpDeny         Op = "host.approval.deny"
+
 	OpEvents       Op = "host.events"
 	OpIntentGet    Op = "intent.get"
 	OpIntentList   Op = "intent.list"

@@ -28,8 +28,9 @@ type Process struct {
 	Principal   Principal         `json:"principal"`
 	State       State             `json:"state"`
 	Paused      bool              `json:"paused,omitzero"`
-	Reason      string            `json:"reason,omitempty"` // of a final state: non_zero_exit, signal, oom, cpu_time, spawn, lost, or an error code
-	Argv        []string          `json:"argv"`             // the beginning of it
+	ApprovalID  string            `json:"approval_id,omitempty"` // it waited for leave, or waits
+	Reason      string            `json:"reason,omitempty"`      // of a final state: non_zero_exit, signal, oom, cpu_time, spawn, lost, or an error code
+	Argv        []string          `json:"argv"`                  // the beginning of it
 	Labels      map[string]string `json:"labels,omitempty"`
 	StdinOpen   bool              `json:"stdin_open,omitzero"`
 	ExitCode    *int              `json:"exit_code,omitzero"` // once it has exited by itself
@@ -55,11 +56,13 @@ type ProcessList struct {
 }
 
 // Pending is the answer about an execution that goes on: to host.exec with wait false or wait_ms,
-// and to host.process.output. Receipt is there once it has ended.
+// and to host.process.output. Receipt is there once it has ended. It is also that about an operation of any kind that
+// waits for leave, when its caller prefers not to: then its state is queued.
 type Pending struct {
 	IntentID  string   `json:"intent_id"`
 	ExecID    string   `json:"exec_id"`
 	SessionID string   `json:"session_id"`
+	Approval  string   `json:"approval_id,omitempty"` // it waits for leave
 	State     State    `json:"state"`
 	Output    []Chunk  `json:"output,omitempty"` // in order of arrival
 	Cursor    string   `json:"cursor"`           // what follows Output, for after
@@ -126,8 +129,10 @@ type Intent struct {
 	SessionID     string    `json:"session_id,omitempty"`
 	ExecID        string    `json:"exec_id,omitempty"`
 	Key           string    `json:"idempotency_key,omitempty"`
-	EmittedAtSeq  int64     `json:"emitted_at_seq"` // number of its record in the journal
-	FrameSeq      int64     `json:"frame_seq"`      // of its last frame
+	EmittedAtSeq  int64     `json:"emitted_at_seq"`        // number of its record in the journal
+	FrameSeq      int64     `json:"frame_seq"`             // of its last frame
+	State         State     `json:"state,omitempty"`       // queued, while it waits for leave
+	ApprovalID    string    `json:"approval_id,omitempty"` // it waited for leave, or waits
 	AdmittedAtNS  int64     `json:"admitted_at_ns"`
 	AdmittedAt    string    `json:"admitted_at"`
 	AgeNS         int64     `json:"age_ns,omitzero"` // while in flight

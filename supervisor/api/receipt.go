@@ -22,6 +22,7 @@ type Receipt struct {
 	Warn          []string  `json:"warn,omitempty"`
 	Policy        PolicyRef `json:"policy,omitzero"`
 	Clamped       []Clamp   `json:"clamped,omitempty"`
+	Approval      *Approval `json:"approval,omitzero"` // of one that had to wait for leave: who decided, and when
 	Payload       Payload   `json:"payload,omitzero"`
 	AdmittedAtNS  int64     `json:"admitted_at_ns"`
 	AdmittedAt    string    `json:"admitted_at"`
@@ -79,6 +80,7 @@ type Payload struct {
 	Control *ControlResult `json:"control,omitzero"`
 	Space   *SpaceResult   `json:"workspace,omitzero"`
 	Blob    *BlobResult    `json:"blob,omitzero"`
+	Verdict *VerdictResult `json:"verdict,omitzero"`
 	Policy  *PolicyResult  `json:"policy,omitzero"`
 }
 

@@ -32,6 +32,27 @@ func (r Request) Redact(salt []byte) Request {
 	return r
 }
 
+// Redacted reports whether a secret was taken out of r: what is left cannot be carried out.
+func (r *Request) Redacted() bool {
+	secret := func(env map[string]EnvValue) bool {
+		for _, v := range env {
+			if v.SecretDigest != "" {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case r.Open != nil && r.Open.Target.Local != nil:
+		return secret(r.Open.Target.Local.Env)
+	case r.Exec != nil:
+		return secret(r.Exec.EnvPatch) || r.Exec.Stdin != nil && r.Exec.Stdin.SecretDigest != ""
+	case r.Input != nil:
+		return r.Input.Data != nil && r.Input.Data.SecretDigest != ""
+	}
+	return false
+}
+
 func redactStdin(s *Stdin, salt []byte) *Stdin {
 	if s == nil || s.SecretText == nil {
 		return s

@@ -27,6 +27,7 @@ type Request struct {
 	Drain   *Drain         `json:"drain,omitzero"`
 	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
 	Narrow  *SessionNarrow `json:"narrow,omitzero"`
+	Verdict *Verdict       `json:"verdict,omitzero"` // host.approval.approve and deny
 
 	Activate *PolicyActivate `json:"activate,omitzero"` // admin.policy.activate and preview
 
@@ -299,6 +300,7 @@ type Read struct {
 	ExecID    string            `json:"exec_id,omitempty"`
 	IntentID  string            `json:"intent_id,omitempty"`
 	BlobRef   string            `json:"blob_ref,omitempty"`
+	Approval  string            `json:"approval_id,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	State     string            `json:"state,omitempty"`
 	Active    bool              `json:"active,omitzero"` // only what has not ended

@@ -179,6 +179,18 @@ var checks = map[Op][]check{
 		{CodeSessionNotFound, func(r *Request) string { return optional("session_id", r.Read.SessionID, idFault) }},
 		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
 	},
+	OpApprovalList: {
+		{CodeInvalidParams, func(r *Request) string {
+			return unlisted("state", r.Read.State, "", string(ApprovalWaiting), string(ApprovalApproved), string(ApprovalDenied),
+				string(ApprovalTimedOut), string(ApprovalCanceled), string(ApprovalVoid))
+		}},
+		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
+		{CodeInvalidParams, func(r *Request) string { return waitFault(r.Read.WaitMS) }},
+	},
+	OpApprovalGet: {{CodeApprovalNotFound, func(r *Request) string { return idFault("approval_id", r.Read.Approval) }}},
+	OpApprove:     verdict(check{CodeInvalidParams, func(r *Request) string { return required("review", r.Verdict.Review, blobPattern) }}),
+	OpDeny:        verdict(check{CodeInvalidParams, func(r *Request) string { return mismatch("review", r.Verdict.Review, blobPattern) }}),
+
 	OpQuiescence: {},
 	OpSnapshot:   {},
 	OpReceiptGet: {
@@ -222,6 +234,15 @@ var (
 		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
 	}
 )
+
+// verdict are the checks of a decision about what waits for leave, and its own.
+func verdict(own ...check) []check {
+	return append([]check{
+		{CodeApprovalNotFound, func(r *Request) string { return idFault("approval_id", r.Verdict.ApprovalID) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Verdict.Scope) }},
+		{CodeInvalidParams, func(r *Request) string { return textFault("comment", r.Verdict.Comment, maxComment) }},
+	}, own...)
+}
 
 // control are the checks of an operation on one execution, and its own.
 func control(own ...check) []check {
@@ -282,6 +303,7 @@ func (r *Request) parametersMatch() bool {
 	}{
 		{r.Session != nil, []Op{OpSessionPause, OpSessionResume}},
 		{r.Process != nil, []Op{OpProcessPause, OpProcessResume, OpProcessDelete}},
+		{r.Verdict != nil, []Op{OpApprove, OpDeny}},
 		{r.Space != nil, []Op{OpWorkspaceDiff, OpWorkspaceCommit, OpWorkspaceDiscard}},
 		{r.Activate != nil, []Op{OpPolicyPreview, OpPolicyActivate}},
 	} {

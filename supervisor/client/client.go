@@ -35,6 +35,7 @@ type Client struct {
 	scope api.Scope
 	key   string
 	lost  func(error)
+	async bool            // prefer not to wait for leave
 	pause []time.Duration // between attempts to take up again what was followed
 }
 

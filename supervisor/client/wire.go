@@ -75,6 +75,9 @@ func (c *Client) send(ctx context.Context, method, path string, q url.Values, bo
 	if c.key != "" && method != http.MethodGet {
 		req.Header.Set("Idempotency-Key", c.key)
 	}
+	if c.async {
+		req.Header.Set("Prefer", "respond-async")
+	}
 	if c.scope != (api.Scope{}) {
 		scope, err := api.Encode(c.scope)
 		if err != nil {

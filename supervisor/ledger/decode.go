@@ -53,6 +53,8 @@ var decoders = map[string]func([]byte) (Record, error){
 	TypeReceipt:    decodeSettled,
 	TypeIntent:     decodeIntent,
 	TypeStart:      whole[Start],
+	TypeWaiting:    whole[Waiting],
+	TypeVerdict:    whole[Verdict],
 	TypeFrame:      whole[Frame],
 	TypeNotice:     whole[Notice],
 	TypeNarrowed:   whole[Narrowed],

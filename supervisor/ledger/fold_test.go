@@ -24,6 +24,7 @@ type story struct {
 	intents  []drawn
 	sessions []string
 	execs    []string
+	waits    []string
 }
 
 type drawn struct {
@@ -194,12 +195,20 @@ func (y *story) end() Record {
 
 // rest is what seldom comes.
 func (y *story) rest() Record {
-	switch y.one("rest", "start", "decision", "adopted", "retired", "snapshot", "narrowed", "policy") {
+	switch y.one("rest", "start", "decision", "waiting", "verdict", "waiting", "verdict", "adopted", "retired", "snapshot", "narrowed", "policy") {
 	case "start":
 		small := func(name string) int { return rapid.IntRange(0, 4).Draw(y.t, name) }
 		return &Start{Header: y.head(), Limits: Limits{History: small("history"), Sessions: small("sessions"), Intents: small("intents"), Notices: 10 * small("notices"), Keys: small("keys")}}
 	case "decision":
 		return &Decision{Header: y.head(), IntentID: y.known().id, Allow: true}
+	case "waiting":
+		id := fmt.Sprintf("a%d", len(y.waits))
+		y.waits = append(y.waits, id)
+		return &Waiting{Header: y.head(), Approval: api.Approval{ApprovalID: id, IntentID: y.known().id, Reason: "r", Review: "sha256:v", DeadlineNS: 9,
+			Approvers: &api.Approvers{UIDs: []uint32{1001, 1000, 1001, 7}}}}
+	case "verdict":
+		return &Verdict{Header: y.head(), ApprovalID: y.some("approval", y.waits), By: &bob,
+			State: api.ApprovalState(y.one("state", "approved", "denied", "timed_out", "canceled", "void"))}
 	case "narrowed":
 		return &Narrowed{Header: y.head(), SessionID: y.some("session", y.sessions), Network: api.GrantNetwork{Mode: y.one("mode", "none", "egress")}}
 	case "policy":

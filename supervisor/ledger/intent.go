@@ -16,6 +16,7 @@ type intent struct {
 	receipt    int64    // number of its receipt's record, once it is settled
 	blob       string   // that a blob.put has stored
 	open       *opening // of an open in flight
+	approval   *approval
 }
 
 // opening is what the request of an open says about the session.
@@ -118,6 +119,9 @@ func (s *State) settle(seq int64, rec *Settled) {
 	if k := s.claimed(it); k != nil {
 		k.receipt, k.settledAtNS = seq, rec.AtNS
 		s.usedKeys.add(it.owner.UID, seq, k)
+	}
+	if a := it.approval; a != nil && a.State == api.ApprovalWaiting { // nobody decides any more
+		s.decided(seq, a, api.ApprovalCanceled, rec.AtNS)
 	}
 	if r.Outcome == api.OutcomeDenied {
 		s.violation(it, rec)
@@ -222,6 +226,9 @@ func (s *State) frame(r *Frame) {
 
 func (s *State) dropIntent(it *intent) {
 	delete(s.intents, it.IntentID)
+	if it.approval != nil {
+		s.dropApproval(it.approval)
+	}
 	s.admitted.remove(it.EmittedAtSeq)
 	s.settled.remove(it.owner.UID, it.receipt)
 }

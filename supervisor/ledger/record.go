@@ -14,11 +14,14 @@ import (
 )
 
 // The types of records. An intent is followed by at most one decision and exactly one
-// receipt, which carry its id.
+// receipt, which carry its id. One that waits for leave has a second decision, which was
+// made when leave was given.
 const (
 	TypeStart      = "start"
 	TypeIntent     = "intent"
 	TypeDecision   = "decision"
+	TypeWaiting    = "waiting"
+	TypeVerdict    = "verdict"
 	TypeFrame      = "frame"
 	TypeReceipt    = "receipt"
 	TypeNotice     = "notice"
@@ -99,6 +102,7 @@ type Decision struct {
 	Facts         rego.Facts       `json:"facts,omitzero"`
 	Session       *SessionCounts   `json:"session,omitzero"`
 	Process       *rego.Process    `json:"process,omitzero"` // as it was then: it goes on changing
+	Approval      *rego.Waiting    `json:"approval,omitzero"`
 	Allow         bool             `json:"allow"`
 	Deny          []api.Deny       `json:"deny,omitempty"`
 	Warn          []string         `json:"warn,omitempty"`
@@ -113,6 +117,25 @@ type SessionCounts struct {
 	Executions     int64  `json:"executions"`
 	LiveExecutions int64  `json:"live_executions"`
 	Narrowed       int64  `json:"narrowed,omitzero"` // its grant is that of its open after so many records of type narrowed
+}
+
+// Waiting says that an intent, whose decision comes before it, waits for leave, and of what. What is reviewed is in the
+// intent, in the decision and here; its digest is the review token.
+type Waiting struct {
+	Header
+	Approval api.Approval `json:"approval"`
+	Grant    *api.Grant   `json:"grant,omitzero"` // of an open: the effective one
+}
+
+// Verdict is the end of the wait. One that approves is durable before anything is done.
+type Verdict struct {
+	Header
+	ApprovalID string            `json:"approval_id"`
+	IntentID   string            `json:"intent_id"` // that waited
+	State      api.ApprovalState `json:"state"`
+	By         *api.Principal    `json:"by,omitzero"`
+	In         string            `json:"in,omitempty"` // intent of the decision
+	Comment    string            `json:"comment,omitempty"`
 }
 
 // Frame is a milestone, durable before anybody sees it (R118).
@@ -217,6 +240,10 @@ func typeOf(r Record) (string, error) {
 		return TypeIntent, nil
 	case *Decision:
 		return TypeDecision, nil
+	case *Waiting:
+		return TypeWaiting, nil
+	case *Verdict:
+		return TypeVerdict, nil
 	case *Frame:
 		return TypeFrame, nil
 	case *Settled:

@@ -49,9 +49,12 @@ func (r *roll[T]) len() int { return len(r.slots) - r.holes }
 func (r *roll[T]) oldest() *T { return r.slots[0].item }
 
 // upward goes through all of it. The item that it is at can be removed.
-func (r *roll[T]) upward() iter.Seq[*T] {
+func (r *roll[T]) upward() iter.Seq[*T] { return r.upwardFrom(math.MinInt64) }
+
+// upwardFrom goes through what has this sequence number or a greater one.
+func (r *roll[T]) upwardFrom(seq int64) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
-		for seq := int64(math.MinInt64); ; {
+		for seq := seq; ; {
 			at, _ := r.find(seq)
 			for at < len(r.slots) && r.slots[at].item == nil {
 				at++

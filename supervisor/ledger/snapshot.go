@@ -15,25 +15,26 @@ import (
 // snapshotVersion is that of the documents below. A change of what Apply makes of records changes
 // it too. Documents since oldestSnapshot are taken up: where the journal has been trimmed, nothing else stands for
 // what is gone. Version 2 knew no narrowed network and summed up nothing until a session had ended; its
-// sums begin with the records behind it.
+// sums begin with the records behind it. Before version 4 nothing waited for leave.
 const (
-	snapshotVersion = 3
+	snapshotVersion = 4
 	oldestSnapshot  = 2
 )
 
 // snapshot is a State as a document. Owners are named by their place in the list of owners. Every list
 // has one order, so that equal states have equal bytes.
 type snapshot struct {
-	Version   int               `json:"version"`
-	Records   int64             `json:"records"`
-	Limits    Limits            `json:"limits"`
-	Refused   int64             `json:"refused"`
-	Owners    []ownerSnapshot   `json:"owners"`    // by uid and scope
-	Intents   []intentSnapshot  `json:"intents"`   // oldest first, as what follows
-	Keys      []keySnapshot     `json:"keys"`      //
-	Sessions  []sessionSnapshot `json:"sessions"`  //
-	Processes []processSnapshot `json:"processes"` //
-	Events    []eventSnapshot   `json:"events"`    // by uid, and then so
+	Version   int                `json:"version"`
+	Records   int64              `json:"records"`
+	Limits    Limits             `json:"limits"`
+	Refused   int64              `json:"refused"`
+	Owners    []ownerSnapshot    `json:"owners"`              // by uid and scope
+	Intents   []intentSnapshot   `json:"intents"`             // oldest first, as what follows
+	Keys      []keySnapshot      `json:"keys"`                //
+	Approvals []approvalSnapshot `json:"approvals,omitempty"` // by the record that changed them last
+	Sessions  []sessionSnapshot  `json:"sessions"`            //
+	Processes []processSnapshot  `json:"processes"`           //
+	Events    []eventSnapshot    `json:"events"`              // by uid, and then so
 }
 
 type ownerSnapshot struct {
@@ -57,6 +58,12 @@ type keySnapshot struct {
 	Seq         int64  `json:"seq"`
 	Receipt     int64  `json:"receipt,omitzero"`
 	SettledAtNS int64  `json:"settled_at_ns,omitzero"`
+}
+
+type approvalSnapshot struct {
+	Approval api.Approval `json:"approval"`
+	Seq      int64        `json:"seq"`
+	Changed  int64        `json:"changed"`
 }
 
 type sessionSnapshot struct {
@@ -112,6 +119,9 @@ func (s *State) Capture() Capture {
 	}
 	for _, k := range s.keys {
 		doc.Keys = append(doc.Keys, keySnapshot{at[k.name.owner], k.name.key, k.intent, k.digest, k.seq, k.receipt, k.settledAtNS})
+	}
+	for a := range s.asked.upward() {
+		doc.Approvals = append(doc.Approvals, approvalSnapshot{a.Approval, a.seq, a.changed})
 	}
 	for ses := range s.opened.upward() {
 		d := ses.Session
@@ -186,6 +196,7 @@ func (doc *snapshot) state() (*State, error) {
 	}{
 		{"intent", len(doc.Intents), func(i int) bool { return r.intent(&doc.Intents[i]) }},
 		{"key", len(doc.Keys), func(i int) bool { return r.key(&doc.Keys[i]) }},
+		{"approval", len(doc.Approvals), func(i int) bool { return r.approval(&doc.Approvals[i]) }},
 		{"session", len(doc.Sessions), func(i int) bool { return r.session(&doc.Sessions[i]) }},
 		{"execution", len(doc.Processes), func(i int) bool { return r.process(&doc.Processes[i]) }},
 		{"event", len(doc.Events), func(i int) bool { return r.event(&doc.Events[i]) }},
@@ -256,6 +267,20 @@ func (r *restoring) key(d *keySnapshot) bool {
 	if k.receipt != 0 {
 		r.used = append(r.used, ending[key]{k.name.owner.UID, k.receipt, k})
 	}
+	return true
+}
+
+func (r *restoring) approval(d *approvalSnapshot) bool {
+	it := r.intents[d.Approval.IntentID]
+	if d.Changed <= r.last || d.Changed >= r.State.next || d.Seq > d.Changed || d.Approval.ApprovalID == "" || r.approvals[d.Approval.ApprovalID] != nil ||
+		it == nil || it.approval != nil || it.ApprovalID != d.Approval.ApprovalID || d.Seq <= it.EmittedAtSeq ||
+		(d.Approval.State == api.ApprovalWaiting) != (it.State == api.StateQueued) || d.Approval.State == api.ApprovalWaiting && it.Outcome != "" {
+		return false
+	}
+	r.last = d.Changed
+	a := &approval{Approval: d.Approval, it: it, seq: d.Seq, changed: d.Changed}
+	it.approval, r.approvals[a.ApprovalID] = a, a
+	r.asked.add(a.changed, a)
 	return true
 }
 

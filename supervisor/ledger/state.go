@@ -80,6 +80,9 @@ type State struct {
 	keys     map[keyName]*key
 	usedKeys shared[key] // of settled intents, by the record of the receipt
 
+	approvals map[string]*approval
+	asked     roll[approval] // all of them, by the record that changed them last
+
 	processes map[string]*process
 	startedBy map[string]*process // by intent
 	queue     roll[process]       // all of them, by the record of the intent
@@ -105,6 +108,7 @@ func New() *State {
 		owners:    map[Owner]*owner{},
 		intents:   map[string]*intent{},
 		keys:      map[keyName]*key{},
+		approvals: map[string]*approval{},
 		processes: map[string]*process{},
 		startedBy: map[string]*process{},
 		sessions:  map[string]*session{},
@@ -142,6 +146,10 @@ func (s *State) apply(seq int64, r Record) error {
 		s.limits = r.Limits.orDefault()
 	case *Intent:
 		return s.admit(seq, r)
+	case *Waiting:
+		return s.wait(seq, r)
+	case *Verdict:
+		return s.decide(seq, r)
 	case *Frame:
 		s.frame(r)
 	case *Settled:
@@ -331,7 +339,7 @@ func labelled(filter, labels map[string]string) bool {
 	return true
 }
 
-func unique(names []string) []string {
+func unique[T cmp.Ordered](names []T) []T {
 	slices.Sort(names)
 	return slices.Compact(names)
 }

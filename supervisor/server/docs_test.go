@@ -116,6 +116,25 @@ func TestDocs(t *testing.T) {
 	d.show("POST /v1/sessions/{session_id}/commit", of+"/commit", `{"paths":["main.go","caf\uFFFD.txt"],"paths_bytes":["","Y2Fm6S50eHQ="]}`)
 	d.show("POST /v1/sessions/{session_id}/discard", of+"/discard", `{"guest_path":"/work"}`)
 	d.show("POST /v1/sessions/{session_id}/discard", of+"/discard", `{"paths":["main.go"]}`)
+	waits := func() (approval, review string) {
+		said := d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":["publish"],"wait":false}`)
+		approval = regexp.MustCompile(`a-[a-z2-7]{26}`).FindString(said)
+		_, shown := b.do(t, "GET", "/v1/approvals/"+approval, "")
+		review = regexp.MustCompile(`"review":"(sha256:[0-9a-f]{64})"`).FindStringSubmatch(shown)[1]
+		d.named.stable(said) // the execution has its name before
+		d.named.name(review, fmt.Sprintf("sha256:%064x", 0xd0+len(d.named.seen)))
+		return approval, review
+	}
+	approval, review := waits()
+	d.show("GET /v1/approvals", "/v1/approvals?state=waiting&limit=10", "")
+	d.show("GET /v1/approvals", "/v1/approvals?state=open", "")
+	d.show("GET /v1/approvals/{approval_id}", "/v1/approvals/"+approval, "")
+	d.show("GET /v1/approvals/{approval_id}", "/v1/approvals/a-unknown", "")
+	d.show("POST /v1/approvals/{approval_id}/approve", "/v1/approvals/"+approval+"/approve", `{"comment":"as announced"}`)
+	d.show("POST /v1/approvals/{approval_id}/approve", "/v1/approvals/"+approval+"/approve", `{"review":"`+review+`","comment":"as announced"}`)
+	approval, _ = waits()
+	d.show("POST /v1/approvals/{approval_id}/deny", "/v1/approvals/"+approval+"/deny", `{"comment":"not today"}`)
+	d.show("POST /v1/approvals/{approval_id}/deny", "/v1/approvals/a-unknown/deny", `{}`)
 	d.show("GET /v1/intents", "/v1/intents?session_id="+session+"&limit=2", "")
 	d.show("GET /v1/intents", "/v1/intents?limit=100000", "")
 	d.show("GET /v1/intents/{intent_id}", "/v1/intents/"+intent, "")
@@ -279,7 +298,7 @@ func (r *replacer) stable(s string) string {
 	for _, m := range regexp.MustCompile(`"(?:open_)?intent_id":"(sha256:[0-9a-f]{64})"`).FindAllStringSubmatch(s, -1) {
 		r.name(m[1], fmt.Sprintf("sha256:%064x", 0xa0+len(r.seen)))
 	}
-	for _, id := range regexp.MustCompile(`\b[sx]-[a-z2-7]{26}\b`).FindAllString(s, -1) {
+	for _, id := range regexp.MustCompile(`\b[sxa]-[a-z2-7]{26}\b`).FindAllString(s, -1) {
 		r.name(id, fmt.Sprintf("%s-%026d", id[:1], len(r.seen)))
 	}
 	for id, name := range r.seen {
@@ -289,6 +308,9 @@ func (r *replacer) stable(s string) string {
 		{`"capabilities_digest":"sha256:[0-9a-f]{64}"`, `"capabilities_digest":"sha256:` + strings.Repeat("c", 64) + `"`},
 		{`"((?:\w*_)?at_ns)":[0-9]+`, `"$1":1767225600000000000`},
 		{`"((?:\w*_)?at)":"[^"]*"`, `"$1":"2026-01-01T00:00:00Z"`},
+		{`"deadline_ns":[0-9]+`, `"deadline_ns":1767226500000000000`},
+		{`"deadline":"[^"]*"`, `"deadline":"2026-01-01T00:15:00Z"`},
+		{`"next":"[0-9]+"`, `"next":"42"`},
 		{`"(wall_ns|cpu_ns|duration_ns|elapsed_ns|age_ns|ns)":[0-9]+`, `"$1":1000000`},
 		{`"uid":` + strconv.Itoa(os.Geteuid()) + `,"gid":` + strconv.Itoa(os.Getegid()) + `(,"groups":\[[0-9,]*\])?`, `"uid":1000,"gid":1000`},
 		{`"frame_seq":[0-9]+`, `"frame_seq":3`}, // a frame of what has just ended may be too late

@@ -172,7 +172,14 @@ decision := {"allow": true, "deny": [], "warn": [], "grant": {
 local := input.request.open.target.local
 default root := "host"
 root := "dir" if local.root.dir`)},
-	"exec.rego":      {Data: []byte("package stockade.exec\n" + yes)},
+	"exec.rego": {Data: []byte(`package stockade.exec
+default decision := {"allow": true, "deny": [], "warn": []}
+decision := {"allow": true, "deny": [], "warn": [], "obligations": {"require_approval": {
+	"reason": "it publishes", "timeout_ns": 900000000000, "allow_own": true,
+}}} if input.request.exec.argv[0] == "publish"`)},
+	"approval.rego": {Data: []byte(`package stockade.approval
+default decision := {"allow": true, "deny": [], "warn": []}
+decision := {"allow": false, "deny": [{"code": "operation_not_allowed"}], "warn": []} if input.request.principal.scope.agent_id == "blind"`)},
 	"signal.rego":    {Data: []byte("package stockade.signal\n" + yes)},
 	"blob.rego":      {Data: []byte("package stockade.blob\n" + yes)},
 	"workspace.rego": {Data: []byte("package stockade.workspace\n" + yes)},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -41,6 +42,11 @@ func (c *call) exec(req *api.Request) {
 		c.carryOut(req)
 		return
 	}
+	c.start(req)
+}
+
+// start answers with the receipt, or with where the operation is by now.
+func (c *call) start(req *api.Request) {
 	pending, receipt, err := c.server.sup.Start(c.r.Context(), req)
 	if err != nil || receipt != nil {
 		c.receipt(receipt, err)
@@ -49,11 +55,28 @@ func (c *call) exec(req *api.Request) {
 	c.write(http.StatusAccepted, pending)
 }
 
+// prefersAsync reports whether the caller would rather not wait for somebody's leave (RFC 7240).
+func (c *call) prefersAsync() bool {
+	for _, prefer := range c.r.Header["Prefer"] {
+		for one := range strings.SplitSeq(prefer, ",") {
+			if strings.EqualFold(strings.TrimSpace(one), "respond-async") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // carryOut does an operation and answers with its receipt, after its events if the
 // caller wants them. The end of the connection ends the waiting, never the work.
 func (c *call) carryOut(req *api.Request) {
 	f, ok := c.format()
-	if !ok {
+	switch {
+	case ok:
+	case req.Exec == nil && c.prefersAsync():
+		c.start(req)
+		return
+	default:
 		c.receipt(c.server.sup.Do(c.r.Context(), req, nil))
 		return
 	}
@@ -143,6 +166,10 @@ func named() map[api.Op]func(*call, *api.Request) {
 		api.OpProcessCancel: (*call).carryOut,
 		api.OpProcessDelete: (*call).carryOut,
 		api.OpProcessStop:   (*call).carryOut,
+		api.OpApprovalList:  show(Supervisor.Approvals),
+		api.OpApprovalGet:   show(Supervisor.Approval),
+		api.OpApprove:       (*call).carryOut,
+		api.OpDeny:          (*call).carryOut,
 		api.OpEvents:        (*call).events,
 		api.OpIntentGet:     show(Supervisor.Intent),
 		api.OpIntentList:    show(Supervisor.Intents),

@@ -134,6 +134,12 @@ func parametersOf(r route, s *schemas) []object {
 			"description": "The operation takes place once for each key; asked again, the answer is the same receipt.",
 		})
 	}
+	if canWait(r) {
+		params = append(params, object{
+			"name": "Prefer", "in": "header", "schema": object{"type": "string"},
+			"description": "respond-async: where policy wants somebody's leave, the answer is 202 and under which approval it waits.",
+		})
+	}
 	if r.op != public {
 		params = append(params, object{
 			"name": "Stockade-Scope", "in": "header", "description": "The declared scope, as JSON; a body may carry it instead.",
@@ -141,6 +147,13 @@ func parametersOf(r route, s *schemas) []object {
 		})
 	}
 	return params
+}
+
+// canWait reports whether an operation, with its parameters in a body, can be made to wait for leave.
+func canWait(r route) bool {
+	_, isReceipt := r.out.(api.Receipt)
+	_, isContent := r.in.([]byte)
+	return isReceipt && r.method != "GET" && r.op != derived && !isContent && r.op != api.OpExec && r.op != api.OpApprove && r.op != api.OpDeny
 }
 
 // streams are the operations that can be answered with events, and what the events are.
@@ -166,6 +179,9 @@ func responses(r route, s *schemas) object {
 		out["202"] = object{"description": "It goes on: the body said wait false, or wait_ms is over.", "content": content(api.Pending{}, s)}
 	case api.OpOutput, api.OpEvents, api.OpSessionEvents:
 		out["410"] = object{"description": "The position is not kept any more; gone says what is.", "content": content(r.out, s)}
+	}
+	if canWait(r) {
+		out["202"] = object{"description": "It waits for leave, and the caller prefers not to.", "content": content(api.Pending{}, s)}
 	}
 	if _, isReceipt := r.out.(api.Receipt); isReceipt && r.method != "GET" {
 		out["403"] = object{"description": "Denied, with the reasons.", "content": content(api.Receipt{}, s)}

@@ -77,7 +77,9 @@ func (c *call) fromPath() (*api.Request, *api.Error) {
 		return nil, err
 	}
 	name, field := "session_id", req.SessionID()
-	if ref := req.Ref(); ref == nil {
+	if ref := req.Ref(); req.Verdict != nil {
+		name, field = "approval_id", &req.Verdict.ApprovalID
+	} else if ref == nil {
 		// it is on a session
 	} else if name, field = "exec_id", &ref.ExecID; ref.IntentID != "" {
 		return nil, api.Errorf(api.CodeInvalidParams, "the path names the execution; leave intent_id out of the body")
@@ -146,6 +148,7 @@ func (c *call) fromURL() (*api.Request, *api.Error) {
 		ExecID:    c.r.PathValue("exec_id") + q.Get("exec_id"),
 		IntentID:  c.r.PathValue("intent_id"),
 		BlobRef:   c.r.PathValue("blob_ref"),
+		Approval:  c.r.PathValue("approval_id"),
 		State:     q.Get("state"),
 		After:     q.Get("after"),
 		Op:        api.Op(q.Get("op")).Canonical(),

@@ -63,6 +63,14 @@ func routes() []route {
 			nil, nil, api.Receipt{}},
 		{"POST", "/v1/executions/stop", api.OpProcessStop, operate, "Cancel every live execution of the caller's that fits.", nil, api.ProcessStop{}, api.Receipt{}},
 
+		{"GET", "/v1/approvals", api.OpApprovalList, read,
+			"List what the caller waits for leave for, or may decide, in the order in which it last changed: a page, after wait_ms if it would be empty.",
+			[]string{"state", "after", "limit", "wait_ms"}, nil, api.ApprovalList{}},
+		{"GET", "/v1/approvals/{approval_id}", api.OpApprovalGet, read, "Show what leave is asked for.", nil, nil, api.Approval{}},
+		{"POST", "/v1/approvals/{approval_id}/approve", api.OpApprove, control, "Give leave to what was reviewed. It is carried out if it still is what would be done.",
+			nil, api.Verdict{}, api.Receipt{}},
+		{"POST", "/v1/approvals/{approval_id}/deny", api.OpDeny, control, "Deny leave; or take one's own request back.", nil, api.Verdict{}, api.Receipt{}},
+
 		{"GET", "/v1/events", api.OpEvents, read, "Read the event log of the caller: a page, after wait_ms if it would be empty, or a stream.", page, nil, api.NoticeList{}},
 		{"GET", "/v1/intents", api.OpIntentList, read, "List the caller's operations with effect, newest first.", []string{"session_id", "limit"}, nil, api.IntentList{}},
 		{"GET", "/v1/intents/{intent_id}", api.OpIntentGet, read, "Show an operation with effect, in flight or settled.", nil, nil, api.Intent{}},

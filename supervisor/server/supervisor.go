@@ -17,8 +17,8 @@ type Supervisor interface {
 	// the way; the end of ctx ends the waiting, not the operation.
 	Do(ctx context.Context, req *api.Request, emit func(api.Event)) (*api.Receipt, error)
 
-	// Start is Do of a host.exec that waits so long as the request says, and no longer. Exactly one
-	// of the answers is there.
+	// Start is Do of a host.exec that waits so long as the request says, and no longer; of another operation, one
+	// that does not wait for somebody's leave. Exactly one of the answers is there.
 	Start(ctx context.Context, req *api.Request) (*api.Pending, *api.Receipt, error)
 
 	// PutBlob is Do of a blob.put.
@@ -46,6 +46,8 @@ type Supervisor interface {
 	Frames(ctx context.Context, req *api.Request) (*api.FrameList, *api.Receipt, error)
 	Receipt(ctx context.Context, req *api.Request) (*api.Receipt, *api.Receipt, error)
 	Receipts(ctx context.Context, req *api.Request) (*api.ReceiptList, *api.Receipt, error)
+	Approval(ctx context.Context, req *api.Request) (*api.Approval, *api.Receipt, error)
+	Approvals(ctx context.Context, req *api.Request) (*api.ApprovalList, *api.Receipt, error)
 	Checkpoint(ctx context.Context, req *api.Request) (*api.Checkpoint, *api.Receipt, error)
 	Decide(ctx context.Context, req *api.Request) (*api.Decision, *api.Receipt, error)
 	HostInfo(ctx context.Context, req *api.Request) (*api.HostInfo, *api.Receipt, error)
