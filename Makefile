@@ -41,10 +41,12 @@ test-race: build               ## what races with what, 100,000 times, attacks o
 	$(GO) test -race -count=1 -timeout 30m ./supervisor/ledger ./supervisor/server ./supervisor/client ./internal/spool ./internal/journal ./sandbox/launch
 	STOCKADE_ROUNDS=$(ATTACKS) $(GO) test -count=1 -timeout 3h ./sandbox/workspace ./sandbox/runc
 	STOCKADE_ROUNDS=$(ATTACKS) STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 3h -v -run '^TestThreats$$' ./integration
+	STOCKADE_ROUNDS=1000000 $(GO) test -count=1 -timeout 1h -v -run '^TestRaces$$' ./internal/filetool
 
 soak: build failpoints         ## kills, streams, short commands and the torture of the journal, as long as they are meant to be
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 6h -tags failpoint ./internal/journal ./internal/spool
 	STOCKADE_SOAK=1 STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12h -v -run 'Crashes|Streams|ShortCommands' ./integration/
+	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 2h ./internal/filetool
 
 policy: build                  ## the shipped Rego library, checked and tested by the engine that serves it
 	$(BIN)/stockade policy check policies && $(BIN)/stockade policy test policies

@@ -35,6 +35,7 @@ type Row struct {
 var Table = []Row{
 	// What crosses a boundary: data only.
 	{"sandbox", nil, []string{jsonexp}},
+	{"sandbox/file", nil, nil},
 	{"supervisor/api", []string{"sandbox"}, []string{jsonexp}},
 
 	// Tools without knowledge of what they serve.
@@ -47,6 +48,17 @@ var Table = []Row{
 	{"internal/blob", []string{"internal/durable", "internal/failpoint"}, []string{unix}},
 	{"internal/spool", []string{"internal/durable", "internal/blob", "internal/failpoint"}, []string{unix}},
 	{"internal/journal", []string{"internal/durable", "internal/failpoint"}, []string{unix, tlog, jsonexp}},
+
+	// The file tools, which will be linked into PID 1 of every session: nothing of others.
+	{"internal/filetool/tree", []string{"sandbox/file"}, []string{unix}},
+	{"internal/filetool/stage", []string{"internal/filetool/tree", "sandbox/file"}, []string{unix}},
+	{"internal/filetool/edit", nil, nil},
+	{"internal/filetool/patch", []string{"internal/filetool/edit", "sandbox/file"}, nil},
+	{"internal/filetool/glob", nil, nil},
+	{"internal/filetool/ignore", []string{"internal/filetool/glob"}, nil},
+	{"internal/filetool/search", nil, nil},
+	{"internal/filetool", []string{"internal/filetool/tree", "internal/filetool/stage", "internal/filetool/edit", "internal/filetool/patch", "internal/filetool/glob", "internal/filetool/ignore", "internal/filetool/search", "sandbox/file"},
+		[]string{unix}},
 
 	// Policy: the only place where OPA enters.
 	{"policies", nil, nil},

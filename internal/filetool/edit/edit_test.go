@@ -1,0 +1,59 @@
+package edit
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+)
+
+// R191–R194: exact if there is one, else folded; places are in order, do not overlap, and say what they should; everything
+// outside of them stays.
+func TestFindAndReplace(t *testing.T) {
+	piece := rapid.SampledFrom([]string{"a", "b", " ", "  ", "\t", "\n", "\r\n", "'", "’", "“", `"`, "–", "-", "\u00a0", "é", "日", "\r"})
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(piece, 0, 40).Draw(t, "text"), "")
+		old := strings.Join(rapid.SliceOfN(piece, 1, 6).Draw(t, "old"), "")
+		m := Find(text, old, false)
+		if n := strings.Count(text, old); n > 0 && (m.Fuzzy || len(m.Places) != n) {
+			t.Fatalf("%d exact places, found %+v", n, m)
+		}
+		end := 0
+		for _, p := range m.Places {
+			if p.Start < end || p.End <= p.Start || p.End > len(text) {
+				t.Fatalf("%+v in %d bytes", m, len(text))
+			}
+			a, _ := fold(text[p.Start:p.End], true, false)
+			b, _ := fold(old, true, false)
+			if m.trimmed {
+				b = strings.TrimSpace(b)
+			}
+			if a != b && m.Fuzzy {
+				t.Fatalf("%q is taken for %q", text[p.Start:p.End], old)
+			}
+			end = p.End
+		}
+		out := m.Replace(text, "<>")
+		if !utf8.ValidString(out) || strings.Count(out, "<>") != len(m.Places) {
+			t.Fatalf("%q", out)
+		}
+		rest := text
+		for i := len(m.Places) - 1; i >= 0; i-- {
+			rest = rest[:m.Places[i].Start] + "<>" + rest[m.Places[i].End:]
+		}
+		if rest != out {
+			t.Fatalf("%q, want %q", out, rest)
+		}
+	})
+}
+
+func FuzzFind(f *testing.F) {
+	f.Add("a  b\r\n“c”", "a b\n\"c\"")
+	f.Fuzz(func(t *testing.T, text, old string) {
+		if old == "" {
+			return
+		}
+		Find(text, old, false).Replace(text, old)
+	})
+}

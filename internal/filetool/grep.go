@@ -1,0 +1,489 @@
+package filetool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/filetool/glob"
+	"github.com/stockade-dev/stockade/internal/filetool/search"
+	"github.com/stockade-dev/stockade/internal/filetool/tree"
+	"github.com/stockade-dev/stockade/sandbox/file"
+)
+
+func (t *Tools) grep(ctx context.Context, r *file.Request, res *file.Result) *file.Fault {
+	ask, out := r.Grep, res.Grep
+	m, err := search.Compile(search.Options{
+		Pattern: ask.Pattern, Fold: ask.CaseInsensitive, Fixed: ask.FixedStrings, Multiline: ask.Multiline,
+		Before: int(ask.Before), After: int(ask.After), PerFile: ask.MaxPerFile,
+	})
+	if err != nil {
+		return &file.Fault{Status: file.InvalidRegex, Code: file.CodeInvalidRegex, Message: err.Error()}
+	}
+	var filter *glob.Filter
+	if ask.GlobFilter != "" {
+		if filter, err = glob.CompileFilter(ask.GlobFilter, false); err != nil {
+			return failed(file.CodeInvalidGlobFilter, "%v", err)
+		}
+	}
+	var l limits
+	limit := l.of("max_results", orDefault(ask.MaxResults), t.config.Caps.MaxGrepResults, t.config.Runtime.Results)
+	out.Clamped = l.clamped
+	p, fault := t.find(ask.Name(), tree.Options{})
+	if fault != nil {
+		return fault
+	}
+	defer p.Close()
+	if !p.Exists {
+		return &file.Fault{Status: file.NotFound, Code: file.CodePathNotFound, Message: file.Quote(p.Path) + " does not exist"}
+	}
+	g := &grepping{t: t, m: m, limit: limit, filter: filter, out: out, base: t.shown(p.Path)}
+	if p.Kind() == "dir" {
+		args, ok := m.Ripgrep()
+		if ok && t.Ripgrep(ask) {
+			fault = g.ripgrep(ctx, p, args)
+		} else {
+			fault = g.walk(ctx, p, ask.RespectIgnore)
+		}
+	} else {
+		fault = g.file(ctx, p)
+	}
+	if fault != nil {
+		if fault.Status == file.IsDirectory || fault.Status == file.Conflict {
+			fault.Status = file.Error
+		}
+		return fault
+	}
+	out.MatchCount, out.Truncated = ptr(g.count), out.Truncated || g.count > limit || g.cut
+	out.Summary = "No matches found"
+	if g.count > 0 {
+		out.Summary = fmt.Sprintf("%d %s", g.count, plural(g.count, "match", "matches"))
+	}
+	out.Matches, out.Overflow, fault = t.output(g.text.Bytes(), ask.OutputMode, true)
+	return fault
+}
+
+// shown is a resolved path as results name it: relative to the working directory where it lies in it.
+func (t *Tools) shown(at string) string {
+	if at == t.config.Workdir {
+		return ""
+	}
+	if file.Within(at, t.config.Workdir) {
+		return strings.TrimPrefix(strings.TrimPrefix(at, t.config.Workdir), "/")
+	}
+	return at
+}
+
+// join is a path below a base as results name it.
+func join(base, rel string) string {
+	switch {
+	case rel == "":
+		return base
+	case base == "":
+		return rel
+	}
+	return strings.TrimSuffix(base, "/") + "/" + rel
+}
+
+// grepping is one grep.
+type grepping struct {
+	t      *Tools
+	m      *search.Matcher
+	limit  int64
+	filter *glob.Filter
+	out    *file.GrepResult
+	base   string
+
+	count int64 // matching lines
+	given int64 // of them in text
+	cut   bool  // the text is full
+	full  atomic.Bool
+	text  bytes.Buffer
+}
+
+// add gives the answer of one file, in order.
+func (g *grepping) add(rel string, lines []search.Line, count int64) {
+	g.count += count
+	if g.given >= g.limit || g.cut || len(lines) == 0 {
+		return
+	}
+	name := file.Quote(join(g.base, rel))
+	context := g.m.Before > 0 || g.m.After > 0
+	last := int64(-1)
+	var number [20]byte
+	for _, l := range lines {
+		if l.Match && g.given == g.limit {
+			break
+		}
+		if g.given == g.limit && l.Number > last+1 {
+			break // context of a match that is not given any more
+		}
+		if int64(g.text.Len()) > g.t.config.Runtime.OutputBytes {
+			g.cut = true
+			break
+		}
+		if context && g.text.Len() > 0 && (last < 0 || l.Number > last+1) {
+			g.text.WriteString("--\n")
+		}
+		sep := byte('-')
+		if l.Match {
+			sep = ':'
+			g.given++
+		}
+		g.text.WriteString(name)
+		g.text.WriteByte(sep)
+		g.text.Write(strconv.AppendInt(number[:0], l.Number, 10))
+		g.text.WriteByte(sep)
+		g.text.WriteString(l.Text)
+		g.text.WriteByte('\n')
+		last = l.Number
+	}
+	if g.given >= g.limit || g.cut {
+		g.full.Store(true)
+	}
+}
+
+// maxUnsized is how much is read of a file that says that it is empty: what procfs makes while it is read.
+const maxUnsized = 16 << 20
+
+func bound(size int64) int64 {
+	if size == 0 {
+		return maxUnsized
+	}
+	return size
+}
+
+// file searches one file that was named.
+func (g *grepping) file(ctx context.Context, p *tree.Place) *file.Fault {
+	f, st, fault := p.Open(unix.O_RDONLY)
+	if fault != nil {
+		return fault
+	}
+	defer f.Close()
+	if m := g.t.config.Caps.MaxScanBytes; m != nil && st.Size > *m {
+		g.out.Truncated, g.out.Code, g.out.Message = true, file.CodeScanBytes, "the file is larger than may be searched"
+		return nil
+	}
+	g.out.Files, g.out.Backend = 1, "native"
+	lines, count, err := g.m.File(&interruptible{ctx, f}, bound(st.Size), &search.Buffer{}, true)
+	if err != nil {
+		if ctx.Err() != nil {
+			return canceled(ctx)
+		}
+		return failed(file.CodeGrepFailed, "%v", err)
+	}
+	g.add("", lines, count)
+	return nil
+}
+
+type interruptible struct {
+	ctx context.Context
+	f   *os.File
+}
+
+func (r *interruptible) Read(b []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	for {
+		n, err := unix.Read(int(r.f.Fd()), b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
+}
+
+// job is one file on its way through the workers. Jobs are answered in the order in which they were made.
+type job struct {
+	dir   *dir
+	name  string
+	rel   string
+	lines []search.Line
+	count int64
+	done  chan struct{}
+}
+
+// walk searches everything below a directory, on all processors.
+func (g *grepping) walk(ctx context.Context, p *tree.Place, respect bool) *file.Fault {
+	fd, fault := p.OpenDir()
+	if fault != nil {
+		return fault
+	}
+	g.out.Backend = "native"
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	workers := max(runtime.GOMAXPROCS(0), 2)
+	todo, order := make(chan *job, 16*workers), make(chan *job, 64*workers)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			var buf search.Buffer
+			for j := range todo {
+				g.search(ctx, j, &buf)
+				close(j.done)
+			}
+		})
+	}
+	collected := make(chan struct{})
+	go func() {
+		defer close(collected)
+		for j := range order {
+			<-j.done
+			g.add(j.rel, j.lines, j.count)
+		}
+	}()
+	files, scanned := int64(0), int64(0)
+	w := &walker{ctx: ctx, ignore: respect, mend: g.t.mend(p.Path), visit: func(d *dir, rel string, e tree.Entry) error {
+		if e.Mode != unix.S_IFREG || g.filter != nil && !g.filter.Match(rel) {
+			return nil
+		}
+		if code := g.t.scan(d, e.Name, &files, &scanned); code != "" {
+			g.out.Truncated, g.out.Code, g.out.Message = true, code, "the search has ended before all files were looked at"
+			return errStop
+		}
+		j := &job{dir: d.hold(), name: e.Name, rel: rel, done: make(chan struct{})}
+		todo <- j
+		order <- j
+		return nil
+	}}
+	err := w.run(fd)
+	close(todo)
+	close(order)
+	wg.Wait()
+	<-collected
+	g.out.Files = files
+	switch {
+	case ctx.Err() != nil:
+		return canceled(ctx)
+	case err != nil:
+		return failed(file.CodeGrepFailed, "%v", err)
+	case w.failed != nil:
+		return failed(file.CodeGrepFailed, "%v", w.failed)
+	}
+	g.out.Truncated = g.out.Truncated || w.deep
+	return nil
+}
+
+// scan counts a file that is looked at, and names the ceiling that it goes beyond.
+func (t *Tools) scan(d *dir, name string, files, scanned *int64) file.Code {
+	limit := t.config.Runtime.ScanFiles
+	if m := t.config.Caps.MaxScanFiles; m != nil {
+		limit = min(limit, *m)
+	}
+	if *files >= limit {
+		return file.CodeScanFiles
+	}
+	if m := t.config.Caps.MaxScanBytes; m != nil {
+		var st unix.Stat_t
+		if unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			*scanned += st.Size
+		}
+		if *scanned > *m {
+			return file.CodeScanBytes
+		}
+	}
+	*files++
+	return ""
+}
+
+// search is one job. A file that cannot be read, or is none any more, has no lines.
+func (g *grepping) search(ctx context.Context, j *job, buf *search.Buffer) {
+	defer j.dir.release()
+	if ctx.Err() != nil {
+		return
+	}
+	fd, err := unix.Openat(j.dir.fd, j.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	f := os.NewFile(uintptr(fd), j.name)
+	defer f.Close()
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return
+	}
+	j.lines, j.count, _ = g.m.File(&interruptible{ctx, f}, bound(st.Size), buf, !g.full.Load())
+}
+
+// Ripgrep reports whether a search may be ripgrep's. Its walk opens by path, so a link that appears between its look and its
+// open is followed: it is for sessions whose tools may read whatever their commands may, and for a search without
+// ceilings, which it does not count.
+func (t *Tools) Ripgrep(ask *file.Grep) bool {
+	c := &t.config.Caps
+	return t.config.Ripgrep != "" && c.Roots == nil && c.MaxScanFiles == nil && c.MaxScanBytes == nil && !ask.RespectIgnore
+}
+
+// maxRipgrep bounds what ripgrep may print; a search with more is done again by the native engine.
+const maxRipgrep = 256 << 20
+
+// ripgrep has ripgrep search below a directory.
+func (g *grepping) ripgrep(ctx context.Context, p *tree.Place, args []string) *file.Fault {
+	fd, fault := p.OpenDir()
+	if fault != nil {
+		return fault
+	}
+	defer unix.Close(fd)
+	cmd := exec.CommandContext(ctx, g.t.config.Ripgrep, args...)
+	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", fd)
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	var stdout capped
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return canceled(ctx)
+	}
+	var exit *exec.ExitError
+	if err != nil && !(errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == 2 && stderr.Len() == 0)) {
+		return g.walk(ctx, p, false) // it is a helper, not the reference
+	}
+	files, err := g.m.Results(stdout.b, func(rel string) bool {
+		return !strings.HasPrefix(path.Base(rel), ".stockade-") && (g.filter == nil || g.filter.Match(rel))
+	})
+	if err != nil {
+		return g.walk(ctx, p, false)
+	}
+	g.out.Backend = "ripgrep"
+	for _, f := range files {
+		g.add(f.Path, f.Lines, f.Count)
+	}
+	return nil
+}
+
+type capped struct{ b []byte }
+
+func (c *capped) Write(b []byte) (int, error) {
+	if len(c.b)+len(b) > maxRipgrep {
+		return 0, errors.New("too much")
+	}
+	c.b = append(c.b, b...)
+	return len(b), nil
+}
+
+// found is one path of a glob.
+type found struct {
+	rel   string
+	mtime int64
+}
+
+func (t *Tools) glob(ctx context.Context, r *file.Request, res *file.Result) *file.Fault {
+	ask, out := r.Glob, res.Glob
+	var l limits
+	limit := l.of("max_results", orDefault(ask.MaxResults), t.config.Caps.MaxGlobResults, t.config.Runtime.Results)
+	out.Clamped = l.clamped
+	p, fault := t.find(ask.Name(), tree.Options{})
+	if fault != nil {
+		return fault
+	}
+	defer p.Close()
+	pattern, fault := t.pattern(ask, p)
+	if fault != nil {
+		return fault
+	}
+	if !p.Exists {
+		return &file.Fault{Status: file.NotFound, Code: file.CodePathNotFound, Message: file.Quote(p.Path) + " does not exist"}
+	}
+	fd, fault := p.OpenDir()
+	if fault != nil {
+		return fault
+	}
+	var all []found
+	files, scanned := int64(0), int64(0)
+	w := &walker{ctx: ctx, ignore: ask.RespectIgnore, mend: t.mend(p.Path), leads: pattern.Leads, visit: func(d *dir, rel string, e tree.Entry) error {
+		if code := t.scan(d, e.Name, &files, &scanned); code != "" {
+			out.Truncated, out.Code, out.Message = true, code, "the search has ended before all files were looked at"
+			return errStop
+		}
+		if !pattern.Match(rel) {
+			return nil
+		}
+		var st unix.Stat_t
+		if unix.Fstatat(d.fd, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			all = append(all, found{rel, st.Mtim.Nano()})
+		}
+		return nil
+	}}
+	err := w.run(fd)
+	switch {
+	case ctx.Err() != nil:
+		return canceled(ctx)
+	case err != nil:
+		return failed(file.CodeGlobFailed, "%v", err)
+	case w.failed != nil:
+		return failed(file.CodeGlobFailed, "%v", w.failed)
+	}
+	slices.SortFunc(all, func(a, b found) int {
+		if a.mtime != b.mtime {
+			if a.mtime > b.mtime {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.rel, b.rel)
+	})
+	n := int64(len(all))
+	out.Count, out.Truncated = ptr(n), out.Truncated || w.deep || n > limit
+	out.Summary = "No files matched"
+	if n > 0 {
+		out.Summary = fmt.Sprintf("%d %s matched", n, plural(n, "path", "paths"))
+	}
+	base := t.shown(p.Path)
+	var b bytes.Buffer
+	for _, f := range all[:min(n, limit)] {
+		if int64(b.Len()) > t.config.Runtime.OutputBytes {
+			out.Truncated = true
+			break
+		}
+		b.WriteString(file.Quote(join(base, f.rel)))
+		b.WriteByte('\n')
+	}
+	out.Paths, out.Overflow, fault = t.output(b.Bytes(), ask.OutputMode, true)
+	return fault
+}
+
+// pattern reads the pattern of a glob. One that begins with the directory that is searched means the rest of it.
+func (t *Tools) pattern(ask *file.Glob, p *tree.Place) (*glob.Pattern, *file.Fault) {
+	bad := func(why string) *file.Fault {
+		return &file.Fault{Status: file.InvalidPattern, Code: file.CodeInvalidPattern, Message: why}
+	}
+	text := ask.Pattern
+	if strings.HasPrefix(text, "/") {
+		rest, ok := strings.CutPrefix(text, strings.TrimSuffix(p.Path, "/")+"/")
+		if !ok {
+			return nil, bad("the pattern is relative to path, or begins with it")
+		}
+		text = rest
+	}
+	for strings.HasPrefix(text, "./") {
+		text = text[2:]
+	}
+	for part := range strings.SplitSeq(text, "/") {
+		if part == ".." {
+			return nil, bad("the pattern goes up: use path")
+		}
+	}
+	pattern, err := glob.Compile(text, ask.CaseInsensitive)
+	if err != nil {
+		return nil, bad(err.Error())
+	}
+	return pattern, nil
+}

@@ -1,0 +1,324 @@
+package filetool
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/sandbox/file"
+)
+
+func ripgrep(t testing.TB) string {
+	rg, err := exec.LookPath("rg")
+	if err != nil {
+		t.Skip("ripgrep is not installed: apt-get install ripgrep")
+	}
+	return rg
+}
+
+// nastyTree fills the working directory with n files, the same ones every time.
+func nastyTree(b *box, n int) {
+	r := rand.New(rand.NewPCG(1, 2))
+	words := []string{"foo", "Foo", "FOO", "bar", "baz", "func", "needle", "NEEDLE", "Kelvin", "\u212aelvin", "ſharp", "über", "日本", "\xff", "\xc3", "é", "x", "", "\t", "(", "[a]", "a.b", "\r", "\u2028", "\x85", "0", "42", "_", "foobar", "foo bar", "\xed\xa0\x80", "\xf0\x9f\x98", "😀"}
+	seps := []string{" ", " ", " ", "", "\t", "-"}
+	ends := []string{"\n", "\n", "\n", "\n", "\r\n", "\n\n", "\r", ""}
+	odd := []string{"a b", "-n", "new\nline", "tab\t", "bad\xff", `back\slash`, ".hidden", "日本", "é", "[x]", "{y}", "*", ":1:", "a", "a.b", "a-b", "A", "WARNING"}
+	dirs := []string{"."}
+	for i := range n {
+		dir := dirs[r.IntN(len(dirs))]
+		if r.IntN(12) == 0 && strings.Count(dir, "/") < 8 {
+			dir += "/" + odd[r.IntN(len(odd))] + fmt.Sprint(r.IntN(50))
+			dirs = append(dirs, dir)
+		}
+		name := fmt.Sprintf("%s/f%d.%s", dir, i, []string{"go", "txt", "rs", "md"}[r.IntN(4)])
+		if r.IntN(10) == 0 {
+			name = fmt.Sprintf("%s/%s%d", dir, odd[r.IntN(len(odd))], i)
+		}
+		var c bytes.Buffer
+		for range r.IntN(20) * r.IntN(4) {
+			for range r.IntN(8) {
+				c.WriteString(words[r.IntN(len(words))] + seps[r.IntN(len(seps))])
+			}
+			c.WriteString(ends[r.IntN(len(ends))])
+		}
+		switch r.IntN(40) {
+		case 0: // binary, early, late, beyond the first buffer
+			c.WriteString("foo\x00\nfoo\n")
+		case 1:
+			c.WriteString(strings.Repeat("foo needle\n", 7000) + "\x00")
+		case 2:
+			c.WriteString(strings.Repeat("long foo ", 20000))
+		case 3:
+			c.Reset()
+		case 4:
+			c.WriteString(strings.Repeat("\nneedle\n\n\n", 30))
+		case 5:
+			c.WriteString("\xef\xbb\xbffoo\nfoo\n")
+		}
+		b.file(name, c.String())
+		if r.IntN(60) == 0 {
+			b.link("../../canary", name+".link")
+		}
+		if r.IntN(200) == 0 {
+			unix.Mkfifo(b.at(name+".fifo"), 0o644)
+		}
+	}
+	b.file("/canary/f", "foo needle canary\n")
+	b.link(".", "loop")
+	b.link("loop/../loop", "d.loop")
+}
+
+// R209–R212, C22, T147: what ripgrep finds by the command line that we give it is what the native engine finds, byte for byte.
+func TestRipgrepFindsTheSame(t *testing.T) {
+	rg := ripgrep(t)
+	n := 800
+	if os.Getenv("STOCKADE_SOAK") != "" {
+		n = 20000
+	}
+	b := newFastBox(t, file.Caps{})
+	nastyTree(b, n)
+	other := &box{t: t, dir: b.dir, blobs: map[string][]byte{}}
+	other.open(file.Caps{}, func(c *Config) { c.Ripgrep = rg })
+	asks := []file.Grep{
+		{Pattern: "foo"}, {Pattern: "foo", CaseInsensitive: true}, {Pattern: "kelvin", CaseInsensitive: true}, {Pattern: "SHARP", CaseInsensitive: true},
+		{Pattern: "."}, {Pattern: "^"}, {Pattern: "$"}, {Pattern: "^foo$"}, {Pattern: "^$"}, {Pattern: "x*"}, {Pattern: `\bfoo\b`}, {Pattern: `\w+\s\w+`},
+		{Pattern: `\d+`}, {Pattern: `[^a-z]foo`}, {Pattern: `foo|bar|needle`}, {Pattern: `(?i)foo|bar`}, {Pattern: `é`}, {Pattern: `\pL+`}, {Pattern: `[[:alpha:]]{3,4}`},
+		{Pattern: `\x{FFFD}`}, {Pattern: `\W\W`}, {Pattern: `foo\s*$`}, {Pattern: `\A foo`}, {Pattern: `needle\z`}, {Pattern: "a.b", FixedStrings: true}, {Pattern: "[a]", FixedStrings: true},
+		{Pattern: "(", FixedStrings: true}, {Pattern: "foo", Before: 1, After: 2}, {Pattern: "needle", Before: 3, After: 3}, {Pattern: "needle", Before: 2, MaxPerFile: 3},
+		{Pattern: "^.{3}$", Before: 1}, {Pattern: "foo", GlobFilter: "*.go"}, {Pattern: "foo", GlobFilter: "!*.go"}, {Pattern: "foo", GlobFilter: "**/a*/*.{rs,md}"},
+		{Pattern: "foo", MaxPerFile: 1}, {Pattern: "nowhere to be found"}, {Pattern: `(foo){2,3}|(ba[rz] ?)+`}, {Pattern: "\t"}, {Pattern: "\r"}, {Pattern: `\n`}, {Pattern: `[\n]`},
+		{Pattern: `😀`}, {Pattern: `[😀-😂]`}, {Pattern: `foo.*bar`}, {Pattern: `^\s*func`}, {Pattern: `(?:)`},
+	}
+	limit := int64(100_000_000)
+	fast := 0
+	for _, ask := range asks {
+		for _, results := range []int64{limit, 7} {
+			ask.MaxResults = &results
+			native, rg := b.grepFor(ask), other.grepFor(ask)
+			a, z := whole(b, native.Matches), whole(other, rg.Matches)
+			if a != z || native.Outcome.Status != rg.Outcome.Status || *native.MatchCount != *rg.MatchCount || native.Truncated != rg.Truncated {
+				t.Errorf("%+v: native %d bytes, %d matches; %s %d bytes, %d matches\n%s", ask, len(a), *native.MatchCount, rg.Backend, len(z), *rg.MatchCount, firstDifference(a, z))
+			}
+			if rg.Backend == "ripgrep" {
+				fast++
+			}
+			if strings.Contains(a, "canary") {
+				t.Errorf("%+v has followed a link", ask)
+			}
+		}
+	}
+	if fast < len(asks) {
+		t.Errorf("only %d of %d searches were ripgrep's", fast, 2*len(asks))
+	}
+}
+
+// whole is an output in full.
+func whole(b *box, o *file.Output) string {
+	if o != nil && o.Blob != nil {
+		return string(b.blobs[o.Blob.BlobRef])
+	}
+	return strings.TrimPrefix(out(o), "text:")
+}
+
+func firstDifference(a, b string) string {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return fmt.Sprintf("line %d: %q\n        %q", i+1, x[i], y[i])
+		}
+	}
+	return fmt.Sprintf("%d and %d lines", len(x), len(y))
+}
+
+// The semantics, against the simplest program that has them.
+func TestGrepFindsWhatItShould(t *testing.T) {
+	b := newBox(t, file.Caps{})
+	b.file("a.go", "one\ntwo\nthree\nfour\nfive\n")
+	b.file("a/b.go", "two\n")
+	b.file("c", "x\r\ntwo\r\n")
+	b.file("bin", "two\n\x00")
+	b.file(".hidden/d", "two")
+	b.file(".gitignore", "a/\n")
+	for _, row := range []struct {
+		ask  file.Grep
+		want string
+	}{
+		{file.Grep{Pattern: "two"}, ".hidden/d:1:two\na/b.go:1:two\na.go:2:two\nc:2:two\n"},
+		{file.Grep{Pattern: "two", RespectIgnore: true}, ".hidden/d:1:two\na.go:2:two\nc:2:two\n"},
+		{file.Grep{Pattern: "two$", Target: at("c")}, "c:2:two\n"},
+		{file.Grep{Pattern: "two", Target: at("bin")}, ""},
+		{file.Grep{Pattern: "t", Target: at("a.go"), Before: 1, After: 1}, "a.go-1-one\na.go:2:two\na.go:3:three\na.go-4-four\n"},
+		{file.Grep{Pattern: "one|five", Target: at("a.go"), After: 1}, "a.go:1:one\na.go-2-two\n--\na.go:5:five\n"},
+		{file.Grep{Pattern: "two.three", Target: at("a.go"), Multiline: true}, "a.go:2:two\na.go:3:three\n"},
+		{file.Grep{Pattern: "o\nt|^four$", Target: at("a.go"), Multiline: true, After: 1}, "a.go:2:two\na.go:3:three\na.go:4:four\na.go-5-five\n"},
+		{file.Grep{Pattern: "x*", Target: at("a/b.go"), Multiline: true}, "a/b.go:1:two\n"},
+		{file.Grep{Pattern: "two", GlobFilter: "*.go"}, "a/b.go:1:two\na.go:2:two\n"},
+		{file.Grep{Pattern: "two", GlobFilter: "a/*.go"}, "a/b.go:1:two\n"},
+		{file.Grep{Pattern: "two", Target: at("/work/a")}, "a/b.go:1:two\n"},
+		{file.Grep{Pattern: "two", Target: at("/")}, "/work/.hidden/d:1:two\n/work/a/b.go:1:two\n/work/a.go:2:two\n/work/c:2:two\n"},
+		{file.Grep{Pattern: "t", MaxResults: ptr(int64(2)), Target: at("a.go"), After: 1}, "a.go:2:two\na.go:3:three\na.go-4-four\n"},
+		{file.Grep{Pattern: "t", MaxResults: ptr(int64(0))}, ""},
+	} {
+		g := b.grepFor(row.ask)
+		if got := whole(b, g.Matches); got != row.want || g.Status != file.OK {
+			t.Errorf("%+v: %s\n%q, want\n%q", row.ask, g.Code, got, row.want)
+		}
+	}
+	want(t, "regex", b.grepFor(file.Grep{Pattern: "("}).Outcome, file.InvalidRegex, file.CodeInvalidRegex)
+	want(t, "bad UTF-8", b.grepFor(file.Grep{Pattern: "\xff"}).Outcome, file.InvalidRegex, file.CodeInvalidRegex)
+	want(t, "filter", b.grepFor(file.Grep{Pattern: "x", GlobFilter: "{a"}).Outcome, file.Error, file.CodeInvalidGlobFilter)
+	want(t, "missing", b.grepFor(file.Grep{Pattern: "x", Target: at("nothing")}).Outcome, file.NotFound, file.CodePathNotFound)
+	if g := b.grepFor(file.Grep{Pattern: "nowhere"}); g.Status != file.OK || *g.MatchCount != 0 || g.Summary != "No matches found" {
+		t.Errorf("%+v", g)
+	}
+	// T146: bombs are linear or refused.
+	b.file("aaa", strings.Repeat("a", 100_000)+"!\n")
+	for _, p := range []string{"(a+)+$", "(a|a)*b", "(x{1000}){1000}", strings.Repeat("(a?)", 500) + strings.Repeat("a", 500), strings.Repeat("a", 1<<17)} {
+		start := time.Now()
+		g := b.grepFor(file.Grep{Pattern: p})
+		if d := time.Since(start); d > 5*time.Second {
+			t.Errorf("%.20s: %v %s", p, d, g.Code)
+		}
+	}
+}
+
+// R213–R216, T148: glob, against doublestar on the same tree, and newest first.
+func TestGlobFindsTheSameAsDoublestar(t *testing.T) {
+	b := newFastBox(t, file.Caps{})
+	nastyTree(b, 600)
+	var all []string
+	filepath.WalkDir(b.at("."), func(at string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			all = append(all, strings.TrimPrefix(at, b.at(".")+"/"))
+		}
+		return nil
+	})
+	for _, p := range []string{
+		"*", "**", "**/*", "*.go", "**/*.go", "**/*.{go,rs}", "{a,b}*/**", "**/a*/**/*.md", "*/*", "*/*/*", "**/f?.txt", "**/f[0-9][0-9].*", "**/[!f]*", "**/[^f]*", `**/\**`, `**/\[x\]*`,
+		"**/{a,a.b,{日本,é}}*", "a*/**/f1*", "**/**/**/*", "**/", "f1**", "**f1*", "**/é*", "**/日*", "**/*\xff*", "{,**/}f1.go", "**/.hidden*/**", ".*", "", "a//b", "**/*[a-c]*", "**/{f1,f2}{3,4}.*", "**/-n*", `**/*\\*`,
+	} {
+		if p == "" {
+			continue
+		}
+		var want []string
+		for _, at := range all {
+			if ok, err := doublestar.Match(p, at); err != nil {
+				t.Fatal(p, err)
+			} else if ok {
+				want = append(want, at)
+			}
+		}
+		limit := int64(1 << 30)
+		g := b.globFor(file.Glob{Pattern: p, MaxResults: &limit})
+		if g.Status == file.InvalidPattern && strings.Contains(p, "\xff") {
+			continue // a request is UTF-8
+		}
+		var got []string
+		for line := range strings.Lines(whole(b, g.Paths)) {
+			name, _ := file.Unquote(strings.TrimSuffix(line, "\n"))
+			got = append(got, name)
+		}
+		if int64(len(got)) != *g.Count {
+			t.Errorf("%s: %d paths, count %d", p, len(got), *g.Count)
+		}
+		if !slices.IsSortedFunc(got, func(x, y string) int {
+			var a, z unix.Stat_t
+			unix.Lstat(b.at(x), &a)
+			unix.Lstat(b.at(y), &z)
+			if a.Mtim.Nano() != z.Mtim.Nano() {
+				return int(z.Mtim.Nano() - a.Mtim.Nano())
+			}
+			return strings.Compare(x, y)
+		}) {
+			t.Errorf("%s: not newest first", p)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %d paths, doublestar has %d", p, len(got), len(want))
+		}
+	}
+	for _, p := range []string{"{a", "a}", "[a", "[]", `a\`, "../x", "a/../b", "/etc/*", strings.Repeat("{a,b}", 30)} {
+		start := time.Now()
+		want(t, p, b.globFor(file.Glob{Pattern: p}).Outcome, file.InvalidPattern, file.CodeInvalidPattern)
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("%.20q: %v", p, d)
+		}
+	}
+	start := time.Now()
+	for _, p := range []string{"**/**/**/**/x", strings.Repeat("**/*a", 50) + "b", strings.Repeat("*a", 100) + "b", strings.Repeat("{", 30) + "a" + strings.Repeat(",b}", 30)} {
+		b.globFor(file.Glob{Pattern: p})
+	}
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("bombs: %v", d)
+	}
+	if g := b.globFor(file.Glob{Pattern: "/work/*.GO", CaseInsensitive: true}); g.Status != file.OK || *g.Count == 0 {
+		t.Errorf("absolute, any case: %+v", g)
+	}
+	if g := b.globFor(file.Glob{Pattern: "no*where"}); g.Summary != "No files matched" || *g.Count != 0 {
+		t.Errorf("%+v", g)
+	}
+}
+
+// Ignore files, against ripgrep's reading of them.
+func TestIgnoreFiles(t *testing.T) {
+	rg := ripgrep(t)
+	b := newFastBox(t, file.Caps{})
+	for _, name := range []string{"a.log", "b.log", "keep.log", "x/a.log", "x/y/a.log", "x/keep.log", "build/a", "x/build/a", "src/build/z", "doc/a.txt", "doc/x/a.txt", "foo/bar/baz", "tmp", "x/tmp/q", "a b", "#c", "!d", "trail ", "abc/def/ghi", "abc/ghi"} {
+		b.file(name, "hit\n")
+	}
+	b.file(".gitignore", "*.log\n!keep.log\n/build/\ndoc/*.txt\n**/baz\n# comment\n\\#c\n\\!d\na b  \nabc/**\n!abc/ghi\n")
+	b.file("x/.gitignore", "!a.log\ntmp/\r\n")
+	b.file("x/y/.ignore", "a.*\n")
+	cmd := exec.Command(rg, "--no-config", "--hidden", "--no-require-git", "--no-ignore-global", "--no-ignore-parent", "--no-ignore-exclude", "--files", "--sort=path")
+	cmd.Dir = b.at(".")
+	files, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := b.grepFor(file.Grep{Pattern: "^", RespectIgnore: true, MaxPerFile: 1, MaxResults: ptr(int64(1000))})
+	var got []string
+	for line := range strings.Lines(whole(b, g.Matches)) {
+		name, _, _ := strings.Cut(line, ":")
+		got = append(got, name)
+	}
+	if strings.Join(got, "\n")+"\n" != string(files) {
+		t.Errorf("%s\nripgrep:\n%s", strings.Join(got, "\n"), files)
+	}
+}
+
+// The same in a tree that nobody made for the purpose: the sources of Go.
+func TestRipgrepFindsTheSameInSources(t *testing.T) {
+	rg := ripgrep(t)
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Skip("the go command is not here: ", err)
+	}
+	src := strings.TrimSpace(string(out)) + "/src"
+	b := &box{t: t, dir: src, blobs: map[string][]byte{}}
+	b.open(file.Caps{}, func(c *Config) { c.Workdir = "/" })
+	other := &box{t: t, dir: src, blobs: map[string][]byte{}}
+	other.open(file.Caps{}, func(c *Config) { c.Workdir, c.Ripgrep = "/", rg })
+	limit := int64(100_000_000)
+	for _, ask := range []file.Grep{
+		{Pattern: "ErrNoProgress", Before: 2, After: 2}, {Pattern: "errbadpattern", CaseInsensitive: true}, {Pattern: `func \(\w+ \*?\w+\) Read\(`, GlobFilter: "*.go"},
+		{Pattern: `[^\x00-\x7f]{3}`}, {Pattern: `\bgoto\b|\bfallthrough\b`, MaxPerFile: 2},
+	} {
+		ask.MaxResults = &limit
+		native, rg := b.grepFor(ask), other.grepFor(ask)
+		if a, z := whole(b, native.Matches), whole(other, rg.Matches); a != z || *native.MatchCount != *rg.MatchCount || *native.MatchCount == 0 || rg.Backend != "ripgrep" {
+			t.Errorf("%+v: native %d matches; %s %d\n%s", ask, *native.MatchCount, rg.Backend, *rg.MatchCount, firstDifference(a, z))
+		}
+	}
+}
