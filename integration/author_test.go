@@ -42,10 +42,10 @@ func TestAuthorsGuide(t *testing.T) {
 		"allowed by sha256:", `"memory_bytes":268435456`,
 		"denied by sha256:", "network_mode_not_allowed", "profile workspace grants none", "exit 1",
 		"release.key and release.pub", "policy.tar.gz: revision 1", "active",
-		"\nallowed\n", "ours.push", "exit 120", "network_mode_not_allowed", "exit 120",
-		"test_git_goes_by_other_names", "exit 1", " passed, 0 failed",
-		"policy.tar.gz: revision 2", "ours.push", "exit 120", "active  2",
-		"exec/push.rego:",
+		"\nallowed\n", "ours.ssh", "exit 120",
+		"test_ssh_goes_by_other_names", "exit 1", " passed, 0 failed",
+		"policy.tar.gz: revision 2", "ours.ssh", "exit 120", "active  2",
+		"exec/ssh.rego:",
 	} {
 		i := strings.Index(text[at:], want)
 		if i < 0 {
