@@ -27,6 +27,9 @@ func TestMatchesAsDoublestarDoes(t *testing.T) {
 		if pattern = strings.Trim(pattern, "/"); pattern == "" || strings.Contains(pattern, "[!") && strings.Contains(path, "/") {
 			return
 		}
+		if strings.Contains(pattern, "***") { // which doublestar does not let be nothing
+			return
+		}
 		want, err := doublestar.Match(pattern, path)
 		p, mine := Compile(pattern, false)
 		if (err != nil) != (mine != nil) {
@@ -35,7 +38,7 @@ func TestMatchesAsDoublestarDoes(t *testing.T) {
 		if err != nil {
 			return
 		}
-		if got := p.Match(path); got != want && !braced(pattern) {
+		if got := p.Match(path); got != want && !braced(pattern) && !(got && nothing(pattern)) {
 			t.Fatalf("%s, %s: %v, doublestar %v", pattern, path, got, want)
 		}
 		// Whoever is told not to go into a directory misses nothing in it.
@@ -44,6 +47,9 @@ func TestMatchesAsDoublestarDoes(t *testing.T) {
 		}
 	})
 }
+
+// nothing tells patterns at whose end ** may be no component at all: here always, in doublestar not behind a *.
+func nothing(p string) bool { return strings.HasSuffix(p, "*/**") }
 
 // braced tells patterns whose ** begins or ends in a brace: what stands beside it is another component for one of the two.
 func braced(p string) bool {

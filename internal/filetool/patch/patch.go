@@ -130,7 +130,7 @@ func (s *source) unwrap() {
 		for s.next < end && strings.TrimSpace(s.lines[s.next]) == "" {
 			s.next++
 		}
-		for end > s.next && strings.TrimSpace(s.lines[end-1]) == "" {
+		for end > s.next && (s.lines[end-1] == "" || s.lines[end-1] == "\r") { // a space is a line of context
 			end--
 		}
 	}

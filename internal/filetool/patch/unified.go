@@ -155,6 +155,9 @@ func (s *source) hunkUnified() (*Hunk, *file.PatchError) {
 		// The counts are wrong, as models' often are: the lines say themselves what they are.
 		s.next, h.Lines, h.OldEOL, h.NewEOL = start, nil, true, true
 		s.prefixed(h)
+		if old.count > 0 && len(h.old()) == 0 {
+			h.At = max(h.At-1, 0) // it named the first line, not the one before
+		}
 	}
 	changes := false
 	for _, l := range h.Lines {
@@ -211,6 +214,7 @@ func (s *source) counted(h *Hunk, old, fresh int) bool {
 
 // prefixed reads lines as long as they can be a hunk's.
 func (s *source) prefixed(h *Hunk) {
+	blank := 0 // lines at the end that are empty, without even a space
 	for s.more() && !s.atFile() {
 		line := s.peek()
 		switch {
@@ -218,17 +222,19 @@ func (s *source) prefixed(h *Hunk) {
 			h.noEOL()
 		case line == "":
 			h.Lines = append(h.Lines, Line{' ', ""})
+			blank++
+			s.next++
+			continue
 		case line[0] == ' ' || line[0] == '-' || line[0] == '+':
 			h.Lines = append(h.Lines, Line{line[0], line[1:]})
 		default:
+			h.Lines = h.Lines[:len(h.Lines)-blank]
 			return
 		}
+		blank = 0
 		s.next++
 	}
-	// Blank lines at the end are the space before the next file.
-	for len(h.Lines) > 0 && h.Lines[len(h.Lines)-1] == (Line{' ', ""}) {
-		h.Lines = h.Lines[:len(h.Lines)-1]
-	}
+	h.Lines = h.Lines[:len(h.Lines)-blank] // the space before the next file
 }
 
 // noEOL notes the marker that stands behind the last line read.
