@@ -282,6 +282,26 @@ func (b *Bundle) labels() (map[string][]string, error) {
 	return all, nil
 }
 
+// accepted are the findings of an audit that METADATA accepts, by name of the rule: custom: {audit: {FIELD: REASON}}.
+func (b *Bundle) accepted() map[string]map[string]string {
+	all := map[string]map[string]string{}
+	for _, m := range b.Modules {
+		for _, r := range m.Rules {
+			for _, a := range r.Annotations {
+				fields, ok := a.Custom["audit"].(map[string]any)
+				if !ok {
+					continue
+				}
+				all[ruleName(r)] = map[string]string{}
+				for field, reason := range fields {
+					all[ruleName(r)][field] = fmt.Sprint(reason)
+				}
+			}
+		}
+	}
+	return all
+}
+
 // ruleName is how records name a rule: "file:line package.rule".
 func ruleName(r *ast.Rule) string {
 	pkg := strings.TrimPrefix(r.Module.Package.Path.String(), "data.")
