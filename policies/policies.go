@@ -7,5 +7,5 @@ import "embed"
 
 // FS holds the Rego modules, their tests and their data.
 //
-//go:embed README.md data.json shape open exec fs signal blob read workspace approval paths profiles principals tenants labels caps exceptions host_paths network env
+//go:embed README.md data.json shape form open exec fs signal blob read workspace approval paths profiles principals tenants labels caps exceptions host_paths network env
 var FS embed.FS

@@ -22,10 +22,11 @@ import (
 type Hole struct {
 	Rule    string       `json:"rule,omitempty"` // "file:line package.rule": what fell silent, or what gave more
 	Title   string       `json:"title,omitempty"`
-	Field   string       `json:"field"`   // JSON pointer into the input; * is any element
-	Change  []string     `json:"changes"` // what was done to it: delete, null, retype, negate, oversize, empty, duplicate, unknown, sibling, parent, climb
-	Effect  string       `json:"effect"`  // "deny→allow" or "wider"
-	Level   string       `json:"level"`   // "error", or "warning" where the engine refuses it all the same
+	Field   string       `json:"field"`              // JSON pointer into the input; * is any element
+	Change  []string     `json:"changes"`            // what was done to it: delete, null, retype, negate, oversize, empty, duplicate, unknown, sibling, parent, climb
+	Effect  string       `json:"effect"`             // "deny→allow" or "wider"
+	Level   string       `json:"level"`              // "error", "warning" where the engine refuses it all the same, or "accepted"
+	Reason  string       `json:"accepted,omitempty"` // why, as the rule's METADATA says: custom: {audit: {FIELD: REASON}}
 	Message string       `json:"message"`
 	Wider   []Difference `json:"wider,omitempty"`
 	Caught  string       `json:"caught,omitempty"` // what of the engine refuses this one all the same
@@ -37,6 +38,7 @@ type Hole struct {
 
 // AuditOptions tune an audit.
 type AuditOptions struct {
+	Quick    bool                // do not do the same to the same value twice where the same was denied: most cases have most in common
 	Progress func(done, all int) // nil: nobody wants to know
 }
 
@@ -54,7 +56,7 @@ type Audited struct {
 // What is judged is the policy's own answer. That the engine refuses the result of a failed builtin, or a
 // grant beyond the ceiling, is a second wall: a hole is reported although it holds, and says so.
 func (e *Engine) Audit(ctx context.Context, cases []Case, opts AuditOptions) (Audited, error) {
-	a := &auditor{engine: e, known: map[string]verdict{}, holes: map[string]*Hole{}, labels: e.selfDeclared()}
+	a := &auditor{engine: e, quick: opts.Quick, tried: map[string]bool{}, known: map[string]verdict{}, holes: map[string]*Hole{}, labels: e.selfDeclared()}
 	report := Audited{Cases: len(cases)}
 	next := make(chan Case)
 	var wg sync.WaitGroup
@@ -92,11 +94,13 @@ func (e *Engine) Audit(ctx context.Context, cases []Case, opts AuditOptions) (Au
 
 type auditor struct {
 	engine *Engine
+	quick  bool
 	labels [][]string // places of the request that callers fill in about themselves, and the policy asks for
 
 	mu    sync.Mutex
 	asked int
 	done  int
+	tried map[string]bool    // what was done already, if it is to be quick
 	known map[string]verdict // by question: cases have much in common
 	holes map[string]*Hole
 }
@@ -244,12 +248,28 @@ func (a *auditor) take(ctx context.Context, c Case) {
 		if path[0] == "ceiling" || ctx.Err() != nil {
 			return // the operator's own word
 		}
+		if a.quick && a.repeats(s, path, v) {
+			return
+		}
 		for _, m := range mutations(v) {
 			a.try(ctx, s, path, v, m)
 		}
 	})
 	a.tryPaths(ctx, s)
 	a.tryUndeclared(ctx, s)
+}
+
+// repeats reports a value that was spoiled already, at the same place and where the same was denied.
+func (a *auditor) repeats(s *specimen, path []string, v ast.Value) bool {
+	key := fmt.Sprint(s.Entrypoint, s.base.allow, pattern(s.doc, path), v)
+	for _, deny := range s.base.deny {
+		key += string(deny.Code)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known := a.tried[key]
+	a.tried[key] = true
+	return known
 }
 
 // mutation is one way to spoil a value.
@@ -335,9 +355,15 @@ func regionOf(path []string) region {
 	switch {
 	case path[0] == "session" && len(path) > 2 && path[1] == "grant":
 		return ofGrant
-	case path[0] != "request" || len(path) < 3 || path[1] == "principal" && (len(path) < 3 || path[2] != "scope"):
+	case path[0] == "file":
+		return asked
+	case path[0] != "request" || len(path) < 2:
 		return evidence
-	case path[1] == "principal", path[2] == "labels", path[2] == "scope":
+	case path[1] == "principal" && len(path) > 2 && path[2] == "scope":
+		return declared
+	case path[1] == "principal" || path[1] == "op" || path[1] == "facade":
+		return evidence
+	case len(path) > 2 && (path[2] == "labels" || path[2] == "scope"):
 		return declared
 	}
 	return asked
@@ -373,7 +399,10 @@ func (a *auditor) fresh(s *specimen, doc ast.Value) string {
 		s.defects = defects(s.doc)
 	}
 	for at, what := range defects(doc) {
-		if s.defects[at] != what {
+		switch {
+		case s.defects[at] == what:
+		case at == "" && len(s.defects) > 0 && s.defects[""] == "": // it was no request before either, so nobody looked at its meaning
+		default:
 			return strings.TrimSpace(at + " " + what)
 		}
 	}
@@ -386,6 +415,9 @@ func (a *auditor) opened(ctx context.Context, s *specimen, path []string, was as
 		return "a builtin fails on it, and the denial with it"
 	}
 	region := regionOf(path)
+	if region == ofGrant && m.kind == "oversize" {
+		return "" // more of a bound
+	}
 	if defect := a.fresh(s, doc); defect != "" {
 		if text, ok := was.(ast.String); ok && m.kind == "oversize" && a.ask(ctx, s.Entrypoint, put(s.doc, path, text+"x"), nil).allow {
 			return "" // it need not be long: it is another value
@@ -840,6 +872,9 @@ func (a *auditor) report(ctx context.Context, s *specimen, x spoiled) {
 		h.Level = "warning"
 	}
 	h.Rule = a.blame(ctx, s, x)
+	if h.Reason = a.engine.accepted[h.Rule][h.Field]; h.Reason != "" {
+		h.Level = "accepted"
+	}
 	h.Title = a.engine.titles[h.Rule]
 	key := h.Rule + "\x00" + h.Field + "\x00" + h.Effect
 	a.mu.Lock()

@@ -170,7 +170,14 @@ func (b *Bundle) Compile() (*ast.Compiler, storage.Store, error) {
 	store := inmem.NewFromASTObject(b.Data)
 	modules := map[string]*ast.Module{}
 	for name, m := range b.Modules {
-		modules[name] = located(m)
+		if !masks(m) {
+			modules[name] = located(m)
+		}
+	}
+	if len(modules) < len(b.Modules) {
+		if _, err := b.Masker(); err != nil {
+			return nil, nil, err
+		}
 	}
 	version, err := ContractOf(b)
 	if err != nil {
@@ -273,6 +280,26 @@ func (b *Bundle) labels() (map[string][]string, error) {
 		}
 	}
 	return all, nil
+}
+
+// accepted are the findings of an audit that METADATA accepts, by name of the rule: custom: {audit: {FIELD: REASON}}.
+func (b *Bundle) accepted() map[string]map[string]string {
+	all := map[string]map[string]string{}
+	for _, m := range b.Modules {
+		for _, r := range m.Rules {
+			for _, a := range r.Annotations {
+				fields, ok := a.Custom["audit"].(map[string]any)
+				if !ok {
+					continue
+				}
+				all[ruleName(r)] = map[string]string{}
+				for field, reason := range fields {
+					all[ruleName(r)][field] = fmt.Sprint(reason)
+				}
+			}
+		}
+	}
+	return all
 }
 
 // ruleName is how records name a rule: "file:line package.rule".

@@ -184,7 +184,8 @@ type Engine struct {
 	store    storage.Store
 	txn      storage.Transaction // never ended: nothing is ever written, so it blocks nobody
 	queries  map[string]query
-	titles   map[string]string // of METADATA, by name of the rule
+	titles   map[string]string            // of METADATA, by name of the rule
+	accepted map[string]map[string]string // of METADATA: what an audit finds and its author has accepted, by rule and field
 	values   memo
 	idle     chan chan<- job
 
@@ -225,7 +226,7 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 	if err := faultless(compiler, store, txn); err != nil {
 		return nil, err
 	}
-	e := &Engine{opts: opts, digest: b.Digest, compiler: compiler, store: store, txn: txn, titles: b.titles(), queries: map[string]query{}, idle: make(chan chan<- job, runtime.GOMAXPROCS(0)), breaker: Breaker{Limit: opts.MaxOverruns}}
+	e := &Engine{opts: opts, digest: b.Digest, compiler: compiler, store: store, txn: txn, titles: b.titles(), accepted: b.accepted(), queries: map[string]query{}, idle: make(chan chan<- job, runtime.GOMAXPROCS(0)), breaker: Breaker{Limit: opts.MaxOverruns}}
 	var errs []error
 	for _, ep := range entrypoints {
 		if len(compiler.GetRulesExact(ast.MustParseRef(ep.ref))) == 0 {

@@ -19,9 +19,12 @@ func parseJSON(text []byte) (ast.Value, error) { return (*memo)(nil).parse(text)
 // memo keeps the values of the parts of an input that hardly change between decisions: the
 // ceiling, and the grant and the principal of a session. Their bytes are the key, so nothing
 // can be stale. The nil memo keeps nothing.
+//
+// It also keeps the terms of member names, of which most inputs have the same.
 type memo struct {
 	mu     sync.Mutex
 	values map[string]ast.Value
+	names  map[string]*ast.Term // by name as it is quoted
 }
 
 // kept are the members, at the top of the input or one level below, that a memo keeps.
@@ -50,8 +53,46 @@ func (m *memo) value(raw []byte) (ast.Value, error) {
 	return v, nil
 }
 
+// name is the term of a member name. A memo that has no room for one more keeps those that it has: they are of the
+// types of the input, which come first; what callers name their variables comes after.
+func (m *memo) name(quoted []byte) (*ast.Term, error) {
+	if m == nil {
+		return newName(quoted)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.names[string(quoted)]; t != nil {
+		return t, nil
+	}
+	t, err := newName(quoted)
+	if err != nil || len(m.names) >= maxNames || len(quoted) > maxName {
+		return t, err
+	}
+	if m.names == nil {
+		m.names = map[string]*ast.Term{}
+	}
+	m.names[string(quoted)] = t
+	return t, nil
+}
+
+// Bounds of what is kept of names.
+const (
+	maxNames = 1024
+	maxName  = 64
+)
+
+func newName(quoted []byte) (*ast.Term, error) {
+	name, err := jsontext.AppendUnquote(nil, quoted)
+	if err != nil {
+		return nil, err
+	}
+	return ast.InternedTerm(string(name)), nil
+}
+
 func (m *memo) parse(text []byte) (ast.Value, error) {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
+	// What a memo is given has been encoded by us, from types and maps: no name is twice in it, and looking for one would cost
+	// more than everything else here.
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(m != nil))
 	v, err := m.read(dec)
 	if err != nil {
 		return nil, err
@@ -90,11 +131,14 @@ func (m *memo) read(dec *jsontext.Decoder) (ast.Value, error) {
 	default: // '{'; the decoder gives a closing token only where we looked for one
 		var members [][2]*ast.Term
 		for dec.PeekKind() != '}' {
-			name, err := dec.ReadToken()
+			quoted, err := dec.ReadValue()
 			if err != nil {
 				return nil, err
 			}
-			key := ast.InternedTerm(name.String())
+			key, err := m.name(quoted)
+			if err != nil {
+				return nil, err
+			}
 			v, err := m.member(dec, string(key.Value.(ast.String)))
 			if err != nil {
 				return nil, err

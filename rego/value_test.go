@@ -27,7 +27,7 @@ func TestValues(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{``, `{`, `{"a":1,"a":1}`, `[1] [2]`, `{"a"}`, "\"\xff\"", `01`, `{"ceiling":{"a":1,"a":2}}`} {
-		if v, err := (&memo{}).parse([]byte(bad)); err == nil {
+		if v, err := parseJSON([]byte(bad)); err == nil {
 			t.Errorf("%s is read as %v", bad, v)
 		}
 	}
@@ -39,9 +39,15 @@ func FuzzValues(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		v, err := (&memo{}).parse(text)
+		v, err := parseJSON(text)
 		if (err == nil) != jsontext.Value(text).IsValid() {
 			t.Fatalf("%q: %v", text, err)
+		}
+		var m memo // reads the same, twice
+		for range 2 {
+			if kept, kerr := m.parse(text); err == nil && (kerr != nil || kept.Compare(v) != 0) {
+				t.Fatalf("%q is %v from a memo, not %v: %v", text, kept, v, kerr)
+			}
 		}
 		if err != nil {
 			return

@@ -73,6 +73,9 @@ func run(bin, out string, n int) error {
 	if err := b.all(); err != nil {
 		return fmt.Errorf("%w\n%s", err, d.Log())
 	}
+	if err := b.policy(bin); err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
 	if err := b.neighbours(d); err != nil {
 		return fmt.Errorf("neighbours: %w\n%s", err, d.Log())
 	}

@@ -94,7 +94,7 @@ var Table = []Row{
 	{"internal/archtest", nil, nil},
 	{"internal/testbox", []string{"supervisor/api", "supervisor/client", "supervisor/ledger", "internal/journal"}, []string{netlink, unix, xnet}},
 	{"integration/probe", nil, []string{unix}},
-	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox"}, nil},
+	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox", "policies", "rego", "rego/worker", "sandbox"}, nil},
 
 	// The five commands.
 	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "sandbox/file", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},

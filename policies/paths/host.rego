@@ -44,7 +44,7 @@ suspicious if {
 	contains(together, name)
 }
 
-suspicious if strings.any_suffix_match(all, data.host_paths.holders)
+suspicious if strings.any_suffix_match({lower(path) | some path in all}, data.host_paths.holders)
 
 suspicious if {
 	some path in resolved
@@ -103,7 +103,7 @@ sensitive(path) if {
 
 # METADATA
 # title: The path is where such a name is, two or more components of it
-sensitive(path) if strings.any_suffix_match(paths.slashed(path), data.host_paths.holders)
+sensitive(path) if strings.any_suffix_match(lower(paths.slashed(path)), data.host_paths.holders)
 
 sensitive(path) if home(path)
 

@@ -86,7 +86,9 @@ deny contains {
 
 # METADATA
 # title: The session is the caller's own
+# description: The supervisor tells of none when the session has ended; it has found before whose it was.
 # labels: {concern: read, requirement: R090}
+# custom: {audit: {/session: there is none when the session has ended}}
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "session",

@@ -13,7 +13,7 @@ import (
 
 func (b *bench) audit() *cobra.Command {
 	var f from
-	var strict bool
+	var strict, quick bool
 	cmd := &cobra.Command{
 		Use:   "audit [DIR]",
 		Short: "Look for what a request gains by leaving something out, or saying it in another form",
@@ -22,13 +22,15 @@ every member of the request, and of what the supervisor says of the session, the
 and the facts; it puts other directories in the place of paths; and it asks the policy again. What
 was denied and is now allowed, or gets a wider grant than by asking for it, is a hole: an
 error, with the rule that fell silent. One that the engine refuses all the same, because a
-builtin fails or the answer is malformed, is a warning.
+builtin fails or the answer is malformed, is a warning. What a rule's METADATA accepts
+(custom: {audit: {/request/open/labels/team: "why"}}) is shown, and no finding.
 
 The cases are those that the policy's tests ask, those of DIR/fixtures/*.jsonl, some that are usual,
 and with --state or --records those that were recorded. Without DIR it looks at the shipped library.
 
 Exit codes: 0 no error, 1 an error (with --strict, or a warning), 2 it could not be done.`,
 		Example: `  stockade policy audit my-policy
+  stockade policy audit --quick my-policy
   stockade policy audit --strict --json my-policy
   stockade policy audit --state /var/lib/stockade --fixtures my-policy`,
 		Args: cobra.MaximumNArgs(1),
@@ -46,20 +48,21 @@ Exit codes: 0 no error, 1 an error (with --strict, or a warning), 2 it could not
 			if len(all) == 0 {
 				return fmt.Errorf("audit: there is no case to look at")
 			}
-			got, err := engine.Audit(cmd.Context(), distinct(all), rego.AuditOptions{Progress: b.progress("case")})
+			got, err := engine.Audit(cmd.Context(), distinct(all), rego.AuditOptions{Quick: quick, Progress: b.progress("case")})
 			if err != nil {
 				return err
 			}
 			if err := b.print(cmd, got, func() { auditText(cmd.OutOrStdout(), got) }); err != nil {
 				return err
 			}
-			if slices.ContainsFunc(got.Holes, func(h rego.Hole) bool { return strict || h.Level == "error" }) {
+			if slices.ContainsFunc(got.Holes, func(h rego.Hole) bool { return h.Level == "error" || strict && h.Level == "warning" }) {
 				return ErrFinding
 			}
 			return nil
 		},
 	}
 	f.flags(cmd, b, true)
+	cmd.Flags().BoolVar(&quick, "quick", false, "do not do the same to the same value twice where the same was denied")
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are findings too")
 	return cmd
 }
@@ -95,7 +98,7 @@ func distinct(all []aCase) []rego.Case {
 }
 
 func auditText(out io.Writer, got rego.Audited) {
-	errs := 0
+	errs, accepted := 0, 0
 	for _, h := range got.Holes {
 		at, _, _ := strings.Cut(h.Rule, " ")
 		if at == "" {
@@ -109,12 +112,16 @@ func auditText(out io.Writer, got rego.Audited) {
 		for _, d := range h.Wider {
 			fmt.Fprintf(out, "    %s\n", d)
 		}
-		if h.Caught != "" {
-			fmt.Fprintf(out, "    the engine refuses it: %s\n", h.Caught)
-		} else {
+		switch h.Level {
+		case "error":
 			errs++
+		case "accepted":
+			accepted++
+			fmt.Fprintf(out, "    accepted: %s\n", h.Reason)
+		default:
+			fmt.Fprintf(out, "    the engine refuses it: %s\n", h.Caught)
 		}
 		fmt.Fprintf(out, "    as in: %s (%d)\n", h.Case, h.Count)
 	}
-	fmt.Fprintf(out, "%d cases, %d questions, %d errors, %d warnings\n", got.Cases, got.Questions, errs, len(got.Holes)-errs)
+	fmt.Fprintf(out, "%d cases, %d questions, %d errors, %d warnings, %d accepted\n", got.Cases, got.Questions, errs, len(got.Holes)-errs-accepted, accepted)
 }
