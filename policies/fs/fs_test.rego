@@ -61,15 +61,15 @@ test_paths_are_below_a_root if {
 
 # R095
 test_changes_are_below_a_root_for_them if {
-	src := {"/fs/write_roots": ["/workspace/src/"]}
-	at(path) := json.patch(grant(src), [{"op": "replace", "path": "/file", "value": {"op": "write", "paths": [{"path": "x", "resolved": path, "write": true}]}}])
-	allowed(at("/workspace/src/x"))
-	codes(at("/workspace/x")) == {"path_not_allowed"}
-	codes(at("/workspace/src/../x")) == {"path_not_allowed"}
-	codes(at("/workspace/srcs")) == {"path_not_allowed"}
-	allowed(grant(src))
-	codes(json.patch(at("/workspace/src/x"), [{"op": "replace", "path": "/session/grant/fs/write_roots", "value": []}])) == {"path_not_allowed"}
+	allowed(written("/workspace/src/x"))
+	codes(written("/workspace/x")) == {"path_not_allowed"}
+	codes(written("/workspace/src/../x")) == {"path_not_allowed"}
+	codes(written("/workspace/srcs")) == {"path_not_allowed"}
+	allowed(grant({"/fs/write_roots": ["/workspace/src/"]}))
+	codes(json.patch(written("/workspace/src/x"), [{"op": "replace", "path": "/session/grant/fs/write_roots", "value": []}])) == {"path_not_allowed"}
 }
+
+written(path) := json.patch(grant({"/fs/write_roots": ["/workspace/src/"]}), [{"op": "replace", "path": "/file", "value": {"op": "write", "paths": [{"path": "x", "resolved": path, "write": true}]}}])
 
 # R097
 test_links if {
