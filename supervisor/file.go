@@ -98,10 +98,14 @@ func lookFile(s *Supervisor, c *call) *refusal {
 	ctx, cancel := context.WithTimeout(s.ctx, lookLimit)
 	defer cancel()
 	var sight file.Sight
-	fault, err := s.withFiles(ctx, c.session, func(conn *files.Conn) (fault *file.Fault, err error) {
+	look := func(conn *files.Conn) (fault *file.Fault, err error) {
 		sight, fault, err = conn.Look(ctx, ask, c.file.blobs)
 		return fault, err
-	})
+	}
+	fault, err := s.withFiles(ctx, c.session, look)
+	if err != nil && faultOf(err).Code == api.CodeFileWorker { // somebody inside has killed it since it was last asked; a look can be had again
+		fault, err = s.withFiles(ctx, c.session, look)
+	}
 	switch {
 	case err != nil:
 		return faulted(err)
@@ -300,7 +304,7 @@ func (s *Supervisor) files(ctx context.Context, ses *session) (*fileWorker, erro
 	desk := &ses.files
 	desk.starting.Lock()
 	defer desk.starting.Unlock()
-	if w := desk.worker; w != nil && !isClosed(w.conn.Gone()) {
+	if w := desk.worker; w != nil && !isClosed(w.conn.Gone()) && !isClosed(w.over) {
 		return w, nil
 	}
 	w := &fileWorker{id: newID("f-"), over: make(chan struct{}), how: sandbox.Result{ExitCode: -1}}
@@ -314,7 +318,10 @@ func (s *Supervisor) files(ctx context.Context, ses *session) (*fileWorker, erro
 		ours.Close()
 		return nil, runnerError(err)
 	}
-	s.background.Go(func() { s.followFiles(ses, w, proc) })
+	s.background.Go(func() {
+		defer ours.Close() // whoever still waits for an answer is told
+		s.followFiles(ses, w, proc)
+	})
 	if w.conn, err = files.Open(ctx, ours, fileConfig(ses.granted())); err != nil {
 		if errors.Is(err, files.ErrGone) {
 			return nil, s.lostFiles(ses, w)
@@ -342,6 +349,8 @@ func (s *Supervisor) followFiles(ses *session, w *fileWorker, proc *sandbox.Proc
 		if ok {
 			w.how = res
 		}
+	case <-ses.closed: // and everything in it has ended
+		return
 	case <-s.left:
 		return
 	}

@@ -92,7 +92,7 @@ var Table = []Row{
 
 	// Test equipment.
 	{"internal/archtest", nil, nil},
-	{"internal/testbox", []string{"supervisor/api", "supervisor/client", "supervisor/ledger", "internal/journal"}, []string{netlink, unix, xnet}},
+	{"internal/testbox", []string{"supervisor/api", "supervisor/client", "supervisor/ledger", "internal/journal", "internal/filetool", "sandbox/files"}, []string{netlink, unix, xnet}},
 	{"integration/probe", nil, []string{unix}},
 	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox", "policies", "rego", "rego/worker", "sandbox"}, nil},
 
