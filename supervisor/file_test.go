@@ -160,7 +160,9 @@ func TestFileToolBlobs(t *testing.T) {
 	if n := b.stdins.used.Load(); n != 0 {
 		t.Errorf("%d bytes are held", n)
 	}
+	ses, _ := b.registry.find(alice, id)
 	b.fake.killFiles()
+	<-ses.files.worker.over
 	r := b.tool(id, read("/src/large"))
 	if r.Outcome != api.OutcomeOK || r.Payload.File.Blob() == nil || r.Payload.File.Blob().BlobRef != ref {
 		t.Fatalf("%+v", r)
