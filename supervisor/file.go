@@ -332,18 +332,29 @@ func (s *Supervisor) files(ctx context.Context, ses *session) (*fileWorker, erro
 	return w, nil
 }
 
+// end ends the worker, if there is one; the next tool starts another.
+func (d *fileDesk) end() {
+	d.starting.Lock()
+	defer d.starting.Unlock()
+	if d.worker != nil {
+		d.worker.conn.Close()
+		d.worker = nil
+	}
+}
+
 // followFiles waits for the end of a worker: it ends with its socket, with its session, or is killed.
 func (s *Supervisor) followFiles(ses *session, w *fileWorker, proc *sandbox.Process) {
 	defer close(w.over)
-	ses.hold(proc)
-	defer ses.release(proc)
+	// Both end with the pipe, at the latest when we close it. It is no execution of the caller's: it takes nobody's place.
+	defer proc.Stdout.Close()
+	defer proc.Stderr.Close()
 	said := make(chan string, 1)
-	go func() { _, _ = io.Copy(io.Discard, proc.Stdout) }() // both end with the pipe, or by release
-	go func() {
+	s.background.Go(func() { _, _ = io.Copy(io.Discard, proc.Stdout) })
+	s.background.Go(func() {
 		text, _ := io.ReadAll(io.LimitReader(proc.Stderr, keptText))
 		said <- string(text)
 		_, _ = io.Copy(io.Discard, proc.Stderr)
-	}()
+	})
 	select {
 	case res, ok := <-proc.Done:
 		if ok {

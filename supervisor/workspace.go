@@ -166,6 +166,7 @@ func actDiscard(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.
 		if live := c.session.busy(); live > 0 {
 			return api.Errorf(api.CodeExecActive, "session %s has %d live executions, which may have files of the overlay open; cancel them first", c.session.id, live)
 		}
+		c.session.files.end() // as with commands: what is mounted now over the place lets only those in that begin later
 		err := s.launcher.Discard(ctx, c.session.id, r.GuestPath)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
