@@ -194,7 +194,7 @@ func (b batch) run(t *testing.T, bin string, took *sample) {
 		}
 		return err != nil
 	}
-	var dirs [2]string // of the daemon, and of what its sessions see of the host
+	var dirs [3]string // of the daemon, of what its sessions see of the host, and of its policy
 	for i := range dirs {
 		var err error
 		if dirs[i], err = os.MkdirTemp("", "stockade-"); err == nil {
@@ -206,7 +206,7 @@ func (b batch) run(t *testing.T, bin string, took *sample) {
 		defer os.RemoveAll(dirs[i])
 	}
 	k := &killer{batch: b, took: took}
-	if len(errs) == 0 && !fail(k.begin(bin, dirs[0], dirs[1])) {
+	if len(errs) == 0 && !fail(k.begin(bin, dirs[0], dirs[1], dirs[2])) {
 		ctx, abort := context.WithCancel(context.Background())
 		defer abort()
 		enough := make(chan struct{})
@@ -246,8 +246,15 @@ type killer struct {
 	missed int
 }
 
-func (k *killer) begin(bin, dir, work string) (err error) {
-	args := k.args
+func (k *killer) begin(bin, dir, work, rules string) (err error) {
+	args := slices.Clone(k.args)
+	if strings.HasPrefix(k.point, "supervisor.approval.") || k.point == "" { // elsewhere nothing needs leave
+		policy, err := leavePolicy(bin, rules)
+		if err != nil {
+			return err
+		}
+		args = append(args, "--policy", policy)
+	}
 	if k.mortal {
 		// The failpoint is the runner's, and the daemon gives it no environment of its own.
 		k.chosen = filepath.Join(work, "point")
@@ -256,7 +263,7 @@ func (k *killer) begin(bin, dir, work string) (err error) {
 		if err := errors.Join(os.WriteFile(k.chosen, nil, 0o600), os.WriteFile(script, []byte(text), 0o700)); err != nil {
 			return err
 		}
-		args = append(slices.Clone(args), "--runner-binary", script)
+		args = append(args, "--runner-binary", script)
 	}
 	if k.d, err = testbox.Start(bin, dir, testbox.Options{Args: args}); err != nil {
 		return err
@@ -270,6 +277,21 @@ func (k *killer) begin(bin, dir, work string) (err error) {
 		k.d.Kill()
 	}
 	return err
+}
+
+// leavePolicy is the shipped policy, which wants leave for some commands.
+func leavePolicy(bin, dir string) (string, error) {
+	policy := filepath.Join(dir, "policy")
+	if out, err := exec.Command(filepath.Join(bin, "stockaded"), "policy", "init", policy).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("policy init: %w\n%s", err, out)
+	}
+	data, err := json.Marshal(map[string]any{
+		"timeout_ns": int64(time.Minute), "exec": []any{map[string]any{"argv": needsLeave}}, "mounts": []any{}, "networks": []any{}, "operations": []any{},
+	})
+	if err != nil {
+		return "", err
+	}
+	return policy, os.WriteFile(filepath.Join(policy, "approval", "data.json"), data, 0o644)
 }
 
 // kill makes the kills, and leaves a daemon that serves.

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,6 +76,7 @@ var kinds = []kind{
 	{"short session", []string{"supervisor.session."}, (*load).shortSession},
 	{"refused", nil, (*load).refused},
 	{"signed", []string{"journal.checkpoint."}, (*load).signed},
+	{"leave", []string{"supervisor.approval."}, (*load).leave},
 }
 
 // leading are the kinds that lead to a failpoint, if not all do.
@@ -502,6 +505,106 @@ func (l *load) slow(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// needsLeave is how a command begins that the campaign's policy wants somebody's leave for.
+var needsLeave = []string{"env", "LEAVE=needed"}
+
+// leave asks for a command that waits until somebody gives leave, and gives or denies it. What is denied does not run, and
+// what a daemon cut off after leave was given, does not either.
+func (l *load) leave(ctx context.Context) error {
+	key := l.key()
+	ask, judge := quickExec(key)
+	id, err := l.place(ctx)
+	if err != nil {
+		return err
+	}
+	ask.SessionID, ask.Argv, ask.Wait = id, append(slices.Clone(needsLeave), ask.Argv...), new(bool)
+	status, answer, err := l.ask(ctx, http.MethodPost, "/v1/exec", key, ask)
+	if err != nil {
+		return err
+	}
+	var p api.Pending
+	deny := rand.IntN(3) == 0
+	switch {
+	case status != http.StatusAccepted:
+		r, err := l.keep("/v1/exec", status, answer)
+		if err != nil {
+			return err
+		}
+		if r.ErrorCode == api.CodeApprovalLimit {
+			return errMoot // a load asks more often than anybody could answer
+		}
+		return l.judged(key, id, r, judge)
+	case json.Unmarshal(answer, &p) != nil:
+		return fmt.Errorf("%s: %s", key, answer)
+	case p.Approval != "":
+		if err := l.decide(ctx, p.Approval, deny); err != nil {
+			return err
+		}
+	}
+	r, err := l.settled(ctx, p.IntentID)
+	if err != nil {
+		return err
+	}
+	if !deny || p.Approval == "" || l.interrupted(r) || r.Payload.Exec != nil && l.lost(id, r.Payload.Exec.ErrorCode) {
+		return l.judged(key, id, r, judge)
+	}
+	l.result(key, nil) // it did not run: the audit counts. Who asks and denies takes it back
+	if r.ErrorCode != api.CodeCanceled || r.Approval == nil || r.Approval.State != api.ApprovalCanceled || r.Approval.DecidedBy == nil {
+		return fmt.Errorf("%s: it was taken back, and ended %s %s %+v", key, r.Outcome, r.ErrorCode, r.Approval)
+	}
+	return nil
+}
+
+// decide gives or denies leave, as often as it takes until that is certain.
+func (l *load) decide(ctx context.Context, approval string, deny bool) error {
+	var a api.Approval
+	if ok, err := l.read(ctx, "/v1/approvals/"+approval, &a); err != nil || !ok {
+		return cmp.Or(err, errMoot)
+	}
+	verb := "/approve"
+	if deny {
+		verb = "/deny"
+	}
+	for {
+		r, err := l.operate(ctx, "/v1/approvals/"+approval+verb, l.key(), api.Verdict{ApprovalID: approval, Review: a.Review})
+		switch {
+		case err != nil:
+			return err
+		case r.Outcome == api.OutcomeOK:
+			return nil
+		case r.ErrorCode == api.CodeApprovalSettled, r.ErrorCode == api.CodeApprovalNotFound, r.ErrorCode == api.CodeApprovalStale && l.mortal:
+			return nil // its receipt says how
+		case !l.interrupted(r):
+			return fmt.Errorf("%s of %s: %s %s %s", verb, approval, r.Outcome, r.ErrorCode, r.ErrorMessage)
+		}
+	}
+}
+
+// settled waits for the receipt of an intent.
+func (l *load) settled(ctx context.Context, intent string) (*api.Receipt, error) {
+	after := ""
+	for {
+		var page api.FrameList
+		ok, err := l.read(ctx, "/v1/intents/"+url.PathEscape(intent)+"/frames?wait_ms=2000&after="+after, &page)
+		if err != nil {
+			return nil, err
+		}
+		if !ok || page.Gone != nil {
+			return nil, errMoot
+		}
+		if n := len(page.Frames); n > 0 {
+			after = strconv.FormatInt(page.Frames[n-1].Seq, 10)
+		}
+		if page.Receipt != nil {
+			answer, err := api.Encode(page.Receipt)
+			if err != nil {
+				return nil, err
+			}
+			return l.keep("frames", http.StatusOK, answer)
+		}
+	}
 }
 
 // large writes more than a receipt holds.

@@ -22,7 +22,7 @@ import (
 //
 //	exits N PROGRAM ARG…   run it; its status must be N
 //	capture NAME           keep the last stdout, trimmed, as $NAME
-//	daemon start|stop|kill ARG…   start takes flags of stockaded
+//	daemon start|stop|kill|look ARG…   start takes flags of stockaded; look has it look at its policy
 //	flip FILE OFFSET       change one bit of a file
 //	[!] contains DIR WORD… some file below DIR contains a word
 //	owned UID FILE…        files belong to UID
@@ -124,7 +124,7 @@ func capture(ts *testscript.TestScript, neg bool, args []string) {
 
 func manage(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
-		ts.Fatalf("usage: daemon start|stop|kill ARG…")
+		ts.Fatalf("usage: daemon start|stop|kill|look ARG…")
 	}
 	s := theStory(ts)
 	switch args[0] {
@@ -135,6 +135,8 @@ func manage(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(s.Stop())
 	case "kill":
 		s.Kill()
+	case "look":
+		ts.Check(syscall.Kill(s.PID(), syscall.SIGUSR1))
 	default:
 		ts.Fatalf("daemon %s: unknown", args[0])
 	}

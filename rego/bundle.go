@@ -170,7 +170,14 @@ func (b *Bundle) Compile() (*ast.Compiler, storage.Store, error) {
 	store := inmem.NewFromASTObject(b.Data)
 	modules := map[string]*ast.Module{}
 	for name, m := range b.Modules {
-		modules[name] = located(m)
+		if !masks(m) {
+			modules[name] = located(m)
+		}
+	}
+	if len(modules) < len(b.Modules) {
+		if _, err := b.Masker(); err != nil {
+			return nil, nil, err
+		}
 	}
 	version, err := ContractOf(b)
 	if err != nil {

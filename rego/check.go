@@ -18,7 +18,7 @@ import (
 type TestOptions struct {
 	Run      string // regular expression on the full names of tests; "" means all
 	Coverage bool
-	Timeout  time.Duration // of one test; 0 means 5 s
+	Timeout  time.Duration // of one test; 0 means 30 s: a machine that is busy must not refuse a good revision
 }
 
 // Test runs the tests of a bundle under the rules by which it decides: the same
@@ -48,7 +48,7 @@ func (b *Bundle) runTests(ctx context.Context, opts TestOptions, watch topdown.Q
 		}
 	}
 	if opts.Timeout == 0 {
-		opts.Timeout = 5 * time.Second
+		opts.Timeout = 30 * time.Second
 	}
 	runner := tester.NewRunner().
 		SetCompiler(newCompiler(store).WithEnablePrintStatements(true)).

@@ -336,6 +336,41 @@ func TestExecLimits(t *testing.T) {
 	}
 }
 
+// R091: an obligation to wait is closed, bounded, and for what can wait.
+func TestRequireApproval(t *testing.T) {
+	grant := &api.Grant{Exec: api.GrantExec{MaxTimeoutNS: 100}}
+	const whole = `{"reason": "r", "timeout_ns": 1000, "approvers": {"uids": [0], "gids": [4]}, "allow_own": true}`
+	for _, row := range []struct{ pkg, require string }{
+		{"exec", ""}, {"signal", ""}, {"workspace", ""},
+		{"exec", `{"reason": "r", "timeout_ns": 1}`},
+		{"exec", `{"reason": "r", "timeout_ns": 0}`},
+		{"exec", `{"reason": "r", "timeout_ns": -1}`},
+		{"exec", `{"reason": "r", "timeout_ns": 604800000000001}`},
+		{"exec", `{"reason": "r"}`},
+		{"exec", `{"reason": "", "timeout_ns": 1}`},
+		{"exec", `{"reason": 7, "timeout_ns": 1}`},
+		{"exec", `{"reason": "r", "timeout_ns": 1, "approvers": {}}`},
+		{"exec", `{"reason": "r", "timeout_ns": 1, "approvers": {"uids": [-1]}}`},
+		{"exec", `{"reason": "r", "timeout_ns": 1, "approvers": {"users": ["root"]}}`},
+		{"exec", `{"reason": "r", "timeout_ns": 1, "approvers": {"uids": [` + strings.Repeat("1, ", 64) + `1]}}`},
+		{"exec", `{"reason": "r", "timeout_ns": 1, "own": true}`},
+		{"exec", `true`},
+		{"read", whole}, {"blob", whole}, {"approval", whole},
+	} {
+		fine := row.require == "" || row.require == `{"reason": "r", "timeout_ns": 1}`
+		require := row.require
+		if require == "" {
+			require = whole
+		}
+		files := tree(`decision := {"allow": false, "deny": []}`)
+		files[row.pkg+".rego"] = &fstest.MapFile{Data: []byte("package stockade." + row.pkg + "\n\ndecision := {\"allow\": true, \"deny\": [], \"obligations\": {\"require_approval\": " + require + "}}")}
+		d := load(t, files, rego.Options{}).Decide(t.Context(), "data.stockade."+row.pkg+".decision", rego.Input{Request: &api.Request{}, Session: &rego.Session{Grant: grant}})
+		if d.Allow != fine || !fine && d.Deny[0].Code != api.CodePolicyResult || fine != (d.Obligations.RequireApproval != nil) {
+			t.Errorf("%s %s: %v %v", row.pkg, row.require, d.Allow, d.Deny)
+		}
+	}
+}
+
 func TestLoad(t *testing.T) {
 	allow := `decision := {"allow": true}`
 	for _, row := range []struct {

@@ -20,7 +20,9 @@ func (b *bench) restart() *bench {
 	if err := b.Leave(context.Background()); err != nil {
 		b.t.Fatal(err)
 	}
-	next := startOn(b.t, b.fake, b.state, func(c *Config) { c.Policy = b.cfg.Policy; c.Defaults = b.cfg.Defaults })
+	next := startOn(b.t, b.fake, b.state, func(c *Config) {
+		c.Policy, c.Policies, c.Defaults = b.cfg.Policy, b.cfg.Policies, b.cfg.Defaults
+	})
 	next.closers = b.closers
 	if got := next.replayedTo(before.records); got != before.digest {
 		b.t.Errorf("replayed to %d records the state is %s, and was %s", before.records, got, before.digest)

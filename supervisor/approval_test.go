@@ -3,11 +3,18 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
 	"math"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -18,6 +25,7 @@ import (
 	"github.com/stockade-dev/stockade/internal/durable"
 	"github.com/stockade-dev/stockade/internal/journal"
 	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/rego/bundle"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
@@ -27,12 +35,22 @@ import (
 // named too, and the policy of approvals has something against her. After an instant it gives commands less.
 func askingPolicy(t *testing.T, changesAt int64) *rego.Engine {
 	t.Helper()
+	e, err := rego.Load(askingFiles(changesAt), rego.Options{Deadline: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func askingFiles(changesAt int64) fstest.MapFS {
 	files := maps.Clone(testPolicy)
 	files["ask.rego"] = &fstest.MapFile{Data: []byte(`package ask
 
 import rego.v1
 
-required := {"reason": "because", "timeout_ns": 8000000000, "approvers": {"uids": [1001, 1002], "gids": [50]}}
+timeout := to_number(object.get(input.request, ["exec", "labels", "timeout"], object.get(input.request, ["open", "labels", "timeout"], "8000000000")))
+
+required := {"reason": "because", "timeout_ns": timeout, "approvers": {"uids": [1001, 1002], "gids": [50]}}
 `)}
 	for name, rule := range map[string]string{
 		"exec": `decision := {"allow": true, "deny": [], "obligations": {"require_approval": data.ask.required}, "limits": limits} if word == "ask"
@@ -70,11 +88,7 @@ default decision := {"allow": false, "deny": [{"code": "no"}]}
 decision := {"allow": true, "deny": []} if input.request.principal.uid != 1002
 `)}
 	files["changes.json"] = &fstest.MapFile{Data: fmt.Appendf(nil, `{"changes_at_ns": %d}`, changesAt)}
-	e, err := rego.Load(files, rego.Options{Deadline: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return files
 }
 
 var (
@@ -332,6 +346,15 @@ func TestWhoGivesLeave(t *testing.T) {
 			}
 			b.receipt(a)
 		}
+		// Who is named, and asks himself, is another's to answer.
+		own := b.asked(api.Request{Op: api.OpSessionOpen, Principal: bob, Open: &api.SessionOpen{Profile: "ask", Target: api.Target{Local: &api.Local{}}}})
+		if r := b.verdict(api.OpApprove, bob, own, ""); r.ErrorCode != api.CodeApprovalOwn || r.Outcome != api.OutcomeDenied {
+			t.Errorf("%+v", r)
+		}
+		b.verdict(api.OpApprove, member, own, "")
+		if r := b.receipt(own); r.Outcome != api.OutcomeOK || r.Approval.DecidedBy.UID != member.UID {
+			t.Errorf("%+v", r)
+		}
 		a := b.askExec(id, "true", "ask")
 		for who, sees := range map[*api.Principal]bool{&alice: true, &bob: true, &carol: false, &dave: false, &scoped: false, &member: true} {
 			list, denial, err := b.Approvals(t.Context(), &api.Request{Op: api.OpApprovalList, Principal: *who, Read: &api.Read{State: "waiting"}})
@@ -413,6 +436,45 @@ func TestLeaveIsForWhatWasReviewed(t *testing.T) {
 		if r := b.verdict(api.OpApprove, bob, a, ""); r.ErrorCode != api.CodeApprovalSettled || r.Payload.Verdict.State != api.ApprovalCanceled {
 			t.Errorf("%+v %+v", r, r.Payload.Verdict)
 		}
+	})
+}
+
+// R110: a revision that is activated meanwhile does not decide about what waits in a session, which has its own. An open that
+// waits was reviewed by another one than decides now, and is void. A strict activation waits for neither.
+func TestLeaveAndAnotherRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		there := askingFiles(math.MaxInt64)
+		b := startOn(t, newFake(), t.TempDir()+"/state", func(c *Config) {
+			c.Policies = Policies{
+				Source: "there", Live: api.LiveKeep,
+				Open: func() (*bundle.Revision, error) { return bundle.Of(there) },
+				Load: func(r *bundle.Revision) (Policy, error) { return rego.Load(r.FS, rego.Options{Deadline: time.Minute}) },
+			}
+		})
+		defer b.stop()
+		id := b.session()
+		inSession := b.askExec(id, "true", "ask")
+		open := b.asked(api.Request{Op: api.OpSessionOpen, Open: &api.SessionOpen{Profile: "ask", Target: api.Target{Local: &api.Local{}}}})
+		there = askingFiles(math.MaxInt64 - 1)
+		strict := b.do(api.Request{Op: api.OpPolicyActivate, Activate: &api.PolicyActivate{Strict: true}})
+		if strict.ErrorCode != api.CodePolicyBlocked || len(strict.Payload.Policy.Blocking.Intents) != 2 {
+			t.Errorf("%+v %+v", strict, strict.Payload.Policy)
+		}
+		if r, err := b.Reload(t.Context(), TriggerSignal); err != nil || r.Status != api.PolicyActivated {
+			t.Fatalf("%+v %v", r, err)
+		}
+		if r := b.verdict(api.OpApprove, bob, inSession, ""); r.Outcome != api.OutcomeOK {
+			t.Errorf("%+v", r)
+		}
+		if r := b.receipt(inSession); r.Outcome != api.OutcomeOK || r.Policy.Digest != inSession.Reviewed.Policy {
+			t.Errorf("%+v", r)
+		}
+		b.verdict(api.OpApprove, bob, open, "")
+		if r := b.receipt(open); r.ErrorCode != api.CodeApprovalStale || r.Deny[0].Subject != "policy" || b.fake.called("open") != 1 {
+			t.Errorf("%+v", r)
+		}
+		b.close(id)
+		b.nothingLeft()
 	})
 }
 
@@ -616,4 +678,127 @@ func TestApprovalsOutliveTheSupervisor(t *testing.T) {
 	if waited < 7 {
 		t.Errorf("%d were found waiting", waited)
 	}
+}
+
+// R091, R116: leave, time, cancel, withdrawal and the end of the session come together. There is one outcome, told to everybody,
+// and one receipt; what was not approved never began, and what was began at most once.
+func TestLeaveRaces(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	policy := askingPolicy(t, math.MaxInt64)
+	defer policy.Close()
+	dir, err := os.MkdirTemp("/dev/shm", "stockade-races-")
+	if err != nil {
+		dir = t.TempDir()
+	}
+	defer os.RemoveAll(dir)
+	b := startOn(t, newFake(), filepath.Join(dir, "state"), func(c *Config) {
+		c.Policy = policy
+		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+		c.Defaults.Approvals, c.Defaults.ApprovalsPerMinute = 1<<20, 1<<30
+		c.Defaults.History = ledger.Limits{History: 1 << 20, Notices: 1 << 22, Intents: 1 << 20}
+	})
+	outcomes := map[api.ApprovalState]int{}
+	var mu sync.Mutex
+	var next atomic.Int64
+	var all sync.WaitGroup
+	total := int64(min(rounds(t), 1200))
+	for i := range 4 {
+		all.Go(func() {
+			r := &racer{bench: b, rand: rand.New(rand.NewPCG(seed, uint64(i)))}
+			for n := next.Add(1); n <= total && !t.Failed(); n = next.Add(1) {
+				state := r.leaveRound(n)
+				mu.Lock()
+				outcomes[state]++
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	b.nothingLeft()
+	b.stop()
+	b.settledOnce()
+	t.Logf("%d rounds: %v", total, outcomes)
+	for _, state := range []api.ApprovalState{api.ApprovalApproved, api.ApprovalDenied, api.ApprovalTimedOut, api.ApprovalCanceled} {
+		if outcomes[state] == 0 && total >= 400 {
+			t.Errorf("nothing was %s", state)
+		}
+	}
+}
+
+// leaveRound has everything that can end one wait happen at once.
+func (r *racer) leaveRound(n int64) api.ApprovalState {
+	r.id = r.session()
+	within := 10 * time.Second
+	if r.rand.IntN(2) == 0 {
+		within = 3*time.Millisecond + time.Duration(r.rand.IntN(3000))*time.Microsecond
+	}
+	labels := map[string]string{"timeout": strconv.FormatInt(int64(within), 10)}
+	req := api.Request{Op: api.OpExec, Principal: alice, Exec: &api.Exec{SessionID: r.id, Argv: []string{"true", "ask"}, Labels: labels, Wait: new(bool)}}
+	if n%3 == 0 {
+		req = api.Request{Op: api.OpSessionOpen, Principal: alice, Open: &api.SessionOpen{Profile: "ask", Labels: labels, Target: api.Target{Local: &api.Local{}}}}
+	}
+	p, r0, err := r.Start(context.Background(), &req)
+	if err != nil {
+		r.t.Errorf("%v", err)
+		return ""
+	}
+	if r0 != nil || p.Approval == "" { // its time is over already
+		r.close(r.id)
+		return api.ApprovalTimedOut
+	}
+	a := r.approvalOf(alice, p.Approval)
+	var verdicts [4]*api.Receipt
+	say := func(i int, op api.Op, by api.Principal) func() {
+		return func() { verdicts[i] = r.verdict(op, by, a, "") }
+	}
+	acts := []func(){say(0, api.OpApprove, bob), say(1, api.OpDeny, member), say(2, api.OpApprove, member)}
+	if r.rand.IntN(2) == 0 {
+		acts = append(acts, say(3, api.OpDeny, alice))
+	}
+	if a.ExecID != "" && r.rand.IntN(2) == 0 {
+		acts = append(acts, func() { r.control(api.OpProcessCancel, a.ExecID) })
+	}
+	if r.rand.IntN(2) == 0 {
+		acts = append(acts, func() { r.close(r.id) })
+	}
+	r.together(acts...)
+	done := r.receipt(a)
+	state := done.Approval.State
+	for i, v := range verdicts {
+		if v == nil {
+			continue
+		}
+		got := v.Payload.Verdict
+		want := map[int]api.ApprovalState{0: api.ApprovalApproved, 1: api.ApprovalDenied, 2: api.ApprovalApproved, 3: api.ApprovalCanceled}[i]
+		if i == 3 && state == api.ApprovalDenied {
+			want = state // what he wants to take back is denied: so be it
+		}
+		if v.Outcome == api.OutcomeOK && (got.State != state || state != want) || v.Outcome != api.OutcomeOK && state == want && v.ErrorCode != api.CodeApprovalSettled {
+			r.t.Errorf("it was %s, and verdict %d: %s %s %+v", state, i, v.Outcome, v.ErrorCode, got)
+		}
+	}
+	began := r.fake.process(a.ExecID) != nil || done.Payload.Exec != nil && done.Payload.Exec.StartedAtNS != 0
+	switch state {
+	case api.ApprovalApproved: // and then it may have been canceled, or its session closed
+		if done.Outcome == api.OutcomeDenied {
+			r.t.Errorf("approved: %+v", done)
+		}
+	case api.ApprovalDenied, api.ApprovalTimedOut:
+		if code := map[api.ApprovalState]api.Code{api.ApprovalDenied: api.CodeApprovalDenied, api.ApprovalTimedOut: api.CodeApprovalTimeout}[state]; done.Outcome != api.OutcomeDenied || done.ErrorCode != code || began {
+			r.t.Errorf("%s: %+v", state, done)
+		}
+	default:
+		if began || done.Outcome == api.OutcomeDenied && state != api.ApprovalVoid {
+			r.t.Errorf("%s: %+v", state, done)
+		}
+	}
+	if a.ExecID == "" && done.SessionID != "" {
+		r.close(done.SessionID)
+	}
+	r.close(r.id)
+	if now := r.approvalOf(alice, a.ApprovalID); now.State != state || now.DecidedAtNS != done.Approval.DecidedAtNS {
+		r.t.Errorf("the receipt says %+v, and the record %+v", done.Approval, now)
+	}
+	return state
 }

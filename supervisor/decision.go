@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -25,6 +26,11 @@ type Recorded struct {
 	InputDigest  string
 	Decision     rego.Decision // without Input and Elapsed
 	Receipt      *api.Receipt  // nil while the operation is in flight
+
+	Seq      int64 // of the record
+	Revision api.PolicyRevision
+	Clamped  []api.Clamp
+	Elapsed  time.Duration
 }
 
 // ReadDecision rebuilds the decision about an intent from the files of a state
@@ -33,7 +39,7 @@ type Recorded struct {
 // that changed since has another one. When what is missing may have been trimmed, the error is a
 // [*journal.TrimmedError].
 func ReadDecision(stateDir, intentID string) (*Recorded, error) {
-	d := reading{intentID: intentID, first: -1, ceilings: map[string]sandbox.Ceiling{}, opens: map[string]opening{}}
+	d := reading{intentID: intentID, first: -1, ceilings: map[string]sandbox.Ceiling{}, policies: map[string]api.PolicyRevision{}, opens: map[string]opening{}}
 	if err := journal.Scan(filepath.Join(stateDir, "journal"), d.read); err != nil {
 		return nil, err
 	}
@@ -54,18 +60,18 @@ func ReadDecision(stateDir, intentID string) (*Recorded, error) {
 // request was too large to be kept or whose records are trimmed.
 func EachDecision(stateDir string, fn func(*Recorded) error) (left int64, err error) {
 	dir := filepath.Join(stateDir, "journal")
-	starts := reading{first: -1, ceilings: map[string]sandbox.Ceiling{}}
-	// Of a journal whose beginning is trimmed, the ceiling of a decision may be named after it.
+	starts := reading{first: -1, ceilings: map[string]sandbox.Ceiling{}, policies: map[string]api.PolicyRevision{}}
+	// Of a journal whose beginning is trimmed, the ceiling and the policy of a decision may be told of after it.
 	if err := journal.Scan(dir, func(seq int64, b []byte) error {
 		var r ledger.Header
-		if err := json.Unmarshal(b, &r); err != nil || r.Type != ledger.TypeStart {
+		if err := json.Unmarshal(b, &r); err != nil || r.Type != ledger.TypeStart && r.Type != ledger.TypePolicy {
 			return err
 		}
 		return starts.read(seq, b)
 	}); err != nil {
 		return 0, err
 	}
-	d := reading{first: -1, ceilings: starts.ceilings, opens: map[string]opening{}}
+	d := reading{first: -1, ceilings: starts.ceilings, policies: starts.policies, opens: map[string]opening{}}
 	asked := map[string]*api.Request{} // intents whose decision has not come yet
 	err = journal.Scan(dir, func(seq int64, b []byte) error {
 		var r struct {
@@ -130,10 +136,12 @@ type reading struct {
 	intentID string
 	first    int64 // number of the first record; -1 before it
 	ceilings map[string]sandbox.Ceiling
+	policies map[string]api.PolicyRevision
 	opens    map[string]opening // by session
 	request  *api.Request
 	large    *ledger.Large // in its place
 	decision *ledger.Decision
+	at       int64 // number of its record
 	receipt  *api.Receipt
 }
 
@@ -160,10 +168,15 @@ func (d *reading) read(seq int64, b []byte) error {
 		var start ledger.Start
 		err = json.Unmarshal(b, &start)
 		d.ceilings[start.CeilingDigest] = start.Ceiling
+	case r.Type == ledger.TypePolicy:
+		var record ledger.Policy
+		if err = json.Unmarshal(b, &record); err == nil && record.State != ledger.PolicyRefused {
+			d.policies[record.Revision.Digest] = record.Revision
+		}
 	case r.Type == ledger.TypeIntent:
 		err = d.intent(b)
 	case r.Type == ledger.TypeDecision && r.IntentID == d.intentID:
-		d.decision = new(ledger.Decision)
+		d.decision, d.at = new(ledger.Decision), seq
 		err = json.Unmarshal(b, d.decision)
 	case r.Type == ledger.TypeNarrowed:
 		var record ledger.Narrowed
@@ -271,7 +284,11 @@ func (d *reading) rebuild() (*Recorded, error) {
 			Policy:      record.Policy,
 			InputDigest: record.InputDigest,
 		},
-		Receipt: d.receipt,
+		Receipt:  d.receipt,
+		Seq:      d.at,
+		Revision: d.policies[record.Policy.Digest],
+		Clamped:  record.Clamped,
+		Elapsed:  time.Duration(record.ElapsedNS),
 	}, nil
 }
 

@@ -59,7 +59,8 @@
 //	                                   enforced; blobs.go: content, both ways
 //	pass.go, reconcile.go, adopt.go    a start: replay, comparison with the runner, going on;
 //	                                   snapshot.go, retention.go: what a start reads, and what is kept
-//	decision.go, verify.go, fsck.go    what the files say without a supervisor
+//	decision.go, export.go, verify.go, what the files say without a supervisor
+//	fsck.go
 //
 // DESIGN.md has the choices.
 package supervisor

@@ -175,3 +175,59 @@ func retentionPoints(t *testing.T) (points []string) {
 	}
 	return points
 }
+
+// A supervisor that is killed on the way from one policy to the next decides by one of the two when it is there again, whole:
+// by the next, which is there to be read. What was opened before is judged as before.
+func TestPolicyFailpoints(t *testing.T) {
+	if state := os.Getenv("POLICY_STORY_STATE"); state != "" {
+		s := &shelf{}
+		s.put(1, nil)
+		b := startOn(t, newFake(), state, func(c *Config) { c.Policies = s.policies() })
+		fmt.Println("before", b.status().Active.Digest)
+		s.put(2, secondExec())
+		b.activate(api.PolicyActivate{Strict: os.Getenv("POLICY_STORY_STRICT") != ""})
+		fmt.Println("activated")
+		return
+	}
+	for _, strict := range []string{"", "yes"} {
+		for _, point := range []string{"supervisor.policy.kept", "supervisor.policy.remembered", "supervisor.policy.recorded"} {
+			t.Run(point+strict, func(t *testing.T) {
+				state := t.TempDir() + "/state"
+				nth := 2 // the first is that of the start
+				if point == "supervisor.policy.recorded" {
+					nth = 1
+				}
+				child := exec.Command(os.Args[0], "-test.run=^TestPolicyFailpoints$")
+				child.Env = append(os.Environ(), "POLICY_STORY_STATE="+state, "POLICY_STORY_STRICT="+strict, fmt.Sprintf("STOCKADE_FAILPOINT=%s:%d", point, nth))
+				out, err := child.Output()
+				if failed, ok := errors.AsType[*exec.ExitError](err); !ok || failed.Exited() || strings.Contains(string(out), "activated") {
+					t.Fatalf("%v: %s", err, out)
+				}
+				_, before, _ := strings.Cut(string(out), "before ")
+				before, _, _ = strings.Cut(before, "\n")
+
+				// With the candidate in its place, it decides; with none that is any good, what was active.
+				s := &shelf{}
+				s.put(2, map[string]string{"x.rego": "package {"})
+				b := startOn(t, newFake(), state, func(c *Config) { c.Policies = s.policies() })
+				st := b.status()
+				if want := point == "supervisor.policy.kept"; (st.Active.Digest == before) != want || st.Refused == nil {
+					t.Errorf("without the candidate: %+v", st)
+				}
+				s.put(2, secondExec())
+				if r := b.activate(api.PolicyActivate{}); r.Outcome != api.OutcomeOK || b.status().Active.Number != 2 {
+					t.Errorf("%+v %+v", r, r.Payload.Policy)
+				}
+				// What is older has lost, wherever it was killed.
+				s.put(1, nil)
+				if r := b.activate(api.PolicyActivate{}); r.ErrorCode != api.CodePolicyRollback {
+					t.Errorf("%+v", r)
+				}
+				b.stop()
+				if r, err := Fsck(state, FsckOptions{Deep: true}); err != nil || !r.OK {
+					t.Errorf("%+v %v", r, err)
+				}
+			})
+		}
+	}
+}

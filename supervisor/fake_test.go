@@ -762,7 +762,7 @@ func startOn(t *testing.T, f *fake, state string, change func(*Config)) *bench {
 		change(&cfg)
 	}
 	b := &bench{t: t, fake: f, state: state}
-	if cfg.Policy == nil {
+	if cfg.Policy == nil && cfg.Policies.Open == nil {
 		cfg.Policy = loadPolicy(t)
 		b.closers = append(b.closers, cfg.Policy.Close)
 	}

@@ -320,6 +320,8 @@ func (s *Supervisor) decisionRecord(c *call) *ledger.Decision {
 		Grant:         d.Grant,
 		Limits:        d.Limits,
 		Obligations:   d.Obligations,
+		Clamped:       c.clamped,
+		ElapsedNS:     int64(d.Elapsed),
 	}
 }
 

@@ -116,6 +116,10 @@ func (s *Supervisor) reopen(ctx context.Context, policy Policy, ses *session) (*
 		return nil, d.Deny, nil
 	}
 	grant, _, deny := rego.Meet(req.Open, *d.Grant, s.ceiling)
+	if !slices.ContainsFunc(deny, func(d api.Deny) bool { return d.Code != api.CodeDestination && d.Code != api.CodeNetworkNotAllowed }) && len(deny) > 0 {
+		// A caller that names a destination gets it or no session. To one that is open it can be said: not that one any more.
+		grant.Network, deny = d.Grant.Network, nil
+	}
 	return completed(grant), deny, nil
 }
 

@@ -87,7 +87,9 @@ SIGUSR1 has it look whether there is another policy, as stockade policy activate
 	f.DurationVar(&c.hold, "hold", 30*time.Second, "how long the runner keeps the sessions when this program is killed; 0 ends them at once")
 	f.DurationVar(&c.drain, "drain", 20*time.Second, "how long what is in flight may take to settle when stopping")
 	retentionFlags(cmd, &c.defaults)
-	cmd.AddCommand(workerCommand(), workbench.Command(workbench.Options{Records: recorded, All: eachRecorded, Policy: kept, Dial: dial, Socket: socket, StateDir: defaultState}), replayCommand(), fsckCommand())
+	policy := workbench.Command(workbench.Options{Records: recorded, All: eachRecorded, Policy: kept, Dial: dial, Socket: socket, StateDir: defaultState})
+	policy.AddCommand(decisionsCommand())
+	cmd.AddCommand(workerCommand(), policy, replayCommand(), fsckCommand())
 	return cmd
 }
 

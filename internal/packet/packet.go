@@ -170,10 +170,10 @@ const rightsSize = 16 + (4*(1+Descriptors)+7)/8*8
 // of the connection the error is io.EOF.
 func (b *Buffer) Receive(fd int) (payload []byte, fds []int, err error) {
 	n, nrights, flags, err := b.recvmsg(fd, 0)
-	if n == 0 && err == nil || err == unix.ECONNRESET {
-		// Without waiting the kernel looks for a message first, and for the end then: what came with the
-		// end, between the two, is still there. So is what was sent by a peer that ended without having read
-		// everything itself. After an end nothing comes.
+	// Without waiting the kernel looks for a message first, and for the end then: what came with the
+	// end, between the two, is still there. So is what was sent by a peer that ended without having read
+	// everything itself: the kernel says that once, and it may do so after the end. After an end nothing comes.
+	for again := 0; again < 2 && (n == 0 && err == nil || err == unix.ECONNRESET); again++ {
 		if n, nrights, flags, err = b.recvmsg(fd, unix.MSG_DONTWAIT); err == unix.EAGAIN { // it was a message of nothing
 			return nil, nil, io.EOF
 		}

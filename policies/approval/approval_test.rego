@@ -8,12 +8,12 @@ by(uid, op) := {
 }
 
 allowed(document) if {
-	decision := approval.decision with input as document with data.principals.approvers as [1001]
+	decision := approval.decision with input as document with data.principals.approvers as [1001] with data.principals.administrators as [0]
 	decision.allow == true
 }
 
 codes(document) := {deny.code | some deny in decision.deny} if {
-	decision := approval.decision with input as document with data.principals.approvers as [1001]
+	decision := approval.decision with input as document with data.principals.approvers as [1001] with data.principals.administrators as [0]
 }
 
 test_an_approver_decides if {

@@ -27,7 +27,7 @@ decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obli
 # title: What speaks against it is lifted for now, and the command ends before that does
 # description: A grant is not widened by it (R088); what can be lifted here are rules of your own whose codes are overridable.
 # labels: {concern: exceptions}
-decision := {"allow": true, "deny": [], "warn": {exceptions.told(name) | some name in needed}, "limits": {"timeout_ns": left}} if {
+decision := {"allow": true, "deny": [], "warn": {exceptions.told(name) | some name in needed}, "limits": {"timeout_ns": left}, "obligations": required.obligations} if {
 	count(deny) > 0
 	count(standing) == 0
 	input.session.grant

@@ -130,6 +130,9 @@ test_a_rule_of_ones_own_can_be_lifted if {
 	decision := exec.decision with input as document with data.exceptions.overridable as marked with data.exceptions.granted as lifting
 	decision.allow == true
 	decision.limits == {"timeout_ns": 30}
+	leave := exec.decision with input as document with data.exceptions.overridable as marked with data.exceptions.granted as lifting
+		with data.approval.exec as [{"argv": ["a"]}]
+	leave.obligations.require_approval # an exception is nobody's leave
 	count(decision.warn) == 1
 	after := exec.decision with input as json.patch(document, [{"op": "replace", "path": "/now_ns", "value": 130}])
 		with data.exceptions.overridable as marked

@@ -62,7 +62,7 @@ test_a_default_is_listed if {
 someone := {"profiles": ["workspace"], "profile": "workspace", "require_scope": []}
 
 test_principals_are_looked_through if {
-	every change in [{"profiles": ["work"]}, {"profile": "work"}, {"tenant": "blue"}, {"capp": {}}, {"cap": {"network": []}}, {"cap": {"commit": "no"}}, {"require_label": ["x"]}] {
+	every change in [{"profiles": ["work"]}, {"profile": "work"}, {"tenant": "nobody-has-this-name"}, {"capp": {}}, {"cap": {"network": []}}, {"cap": {"commit": "no"}}, {"require_label": ["x"]}] {
 		found := stockade.faults with data.principals.uid as {"1000": object.union(someone, change)}
 		count(found) > 0
 	}

@@ -240,6 +240,9 @@ func (j judged) text(out io.Writer) {
 	}
 	if j.Allow {
 		fmt.Fprintln(out, "allowed by", j.Policy.Digest)
+		if a := j.Obligations.RequireApproval; a != nil {
+			fmt.Fprintf(out, "when somebody gives leave within %v: %s\n", time.Duration(a.TimeoutNS), a.Reason)
+		}
 		if j.Effective != nil {
 			grant, err := api.Encode(j.Effective)
 			if err == nil {

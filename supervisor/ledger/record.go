@@ -109,6 +109,8 @@ type Decision struct {
 	Grant         *api.Grant       `json:"grant,omitzero"` // as policy gave it, before the meet
 	Limits        rego.ExecLimits  `json:"limits,omitzero"`
 	Obligations   rego.Obligations `json:"obligations,omitzero"`
+	Clamped       []api.Clamp      `json:"clamped,omitempty"`   // limits of the request that were lowered
+	ElapsedNS     int64            `json:"elapsed_ns,omitzero"` // that the answer took
 }
 
 // SessionCounts is what changes about a session; the rest is in its open's receipt.
