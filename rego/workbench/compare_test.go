@@ -126,7 +126,10 @@ func TestReplayExport(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	file := write(t, "yesterday.jsonl", lines.String())
+	file := write(t, "yesterday.jsonl", lines.String()+`{"decision_id": "m", "input": {}, "masked": ["/input/request/exec/argv"]}`)
+	if out, _ := run(t, Options{}, "replay", "--records", file); !strings.Contains(out, "1 decisions of "+file+" are left out") {
+		t.Errorf("what was masked:\n%s", out)
+	}
 	if out, code := run(t, Options{}, "replay", "--records", file, "--fail-on=any"); code != 0 || !strings.Contains(out, "0 other") {
 		t.Errorf("%d\n%s", code, out)
 	}
