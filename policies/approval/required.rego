@@ -10,31 +10,26 @@ import data.stockade.paths
 import data.stockade.principals
 
 # METADATA
-# title: The operation needs nobody's leave
-# labels: {concern: approval}
-default obligations := {}
-
-# METADATA
-# title: The operation waits for leave
+# title: The operation waits for leave, if something of the lists says so
 # description: |
-#   Four eyes: who asks is not who gives leave, unless he administers the supervisor.
+#   Four eyes: who asks is not who gives leave, unless he administers the supervisor. As shipped the lists are empty; each
+#   decision sees that, and looks no further.
 # labels: {concern: approval}
-obligations := {"require_approval": {
-	"reason": substring(concat("; ", reasons), 0, 500),
-	"timeout_ns": data.approval.timeout_ns,
-	"approvers": {"uids": principals.approvers},
-	"allow_own": own,
-}} if {
-	not idle
+obligations := {"require_approval": requirement |
+	object.remove(data.approval, ["timeout_ns"]) != {"exec": [], "mounts": [], "networks": [], "operations": []}
 	count(reasons) > 0
 }
 
 # METADATA
-# title: Nothing is listed
-# description: As shipped; each decision asks this, and looks no further.
+# title: What cannot be said is no obligation, and the supervisor denies it
 # labels: {concern: approval}
-idle if {
-	object.remove(data.approval, ["timeout_ns"]) == {"exec": [], "mounts": [], "networks": [], "operations": []}
+default requirement := {}
+
+requirement := {
+	"reason": substring(concat("; ", reasons), 0, 500),
+	"timeout_ns": data.approval.timeout_ns,
+	"approvers": {"uids": principals.approvers},
+	"allow_own": own,
 }
 
 default own := false

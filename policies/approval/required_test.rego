@@ -104,6 +104,11 @@ test_it_is_an_obligation_of_the_decision if {
 	decision.obligations.require_approval == {"reason": "it publishes", "timeout_ns": 60000000000, "approvers": {"uids": {0, 1001}}, "allow_own": false}
 }
 
+# {} is no obligation that the supervisor takes: it denies.
+test_what_cannot_be_said_is_not_left_out if {
+	required.obligations == {"require_approval": {}} with input as command(["git", "push"]) with data.approval as object.remove(lists, ["timeout_ns"])
+}
+
 test_an_administrator_may_give_himself_leave if {
 	decision := exec.decision with input as json.patch(command(["git", "push"]), [
 		{"op": "replace", "path": "/request/principal/uid", "value": 0},
