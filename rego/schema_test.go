@@ -73,6 +73,12 @@ func reflector(t *testing.T) *jsonschema.Reflector {
 		}
 		return nil
 	}}
+	r.Namer = func(t reflect.Type) string { // two packages have nouns of one name
+		if strings.HasSuffix(t.PkgPath(), "/sandbox/file") {
+			return "Tool" + t.Name()
+		}
+		return ""
+	}
 	t.Chdir("..") // comments are found by the path below the module
 	for _, dir := range []string{"rego", "supervisor/api", "sandbox"} {
 		if err := r.AddGoComments("github.com/stockade-dev/stockade", dir); err != nil {
