@@ -366,7 +366,7 @@ func (s *Supervisor) followFiles(ses *session, w *fileWorker, proc *sandbox.Proc
 		return
 	}
 	s.launcher.Forget(ses.id, w.id)
-	if w.how.ExitCode != 0 && !ses.over() {
+	if w.how.ExitCode != 0 && ses.usable(s.now()) == nil {
 		text := ""
 		select {
 		case text = <-said:
