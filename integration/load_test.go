@@ -914,8 +914,11 @@ func (l *load) write(ctx context.Context, name, page string) (session string, er
 			}
 			return nil
 		})
-		if err != nil || r.Outcome == api.OutcomeOK {
-			return r.SessionID, err
+		switch {
+		case err != nil:
+			return "", err
+		case r.Outcome == api.OutcomeOK:
+			return r.SessionID, nil
 		}
 	}
 }

@@ -38,7 +38,7 @@ type Hole struct {
 
 // AuditOptions tune an audit.
 type AuditOptions struct {
-	Quick    bool                // do not do the same to the same value twice where the same was denied: most cases have most in common
+	Thorough bool                // do the same to the same value again where the same was denied: most cases have most in common
 	Progress func(done, all int) // nil: nobody wants to know
 }
 
@@ -56,7 +56,7 @@ type Audited struct {
 // What is judged is the policy's own answer. That the engine refuses the result of a failed builtin, or a
 // grant beyond the ceiling, is a second wall: a hole is reported although it holds, and says so.
 func (e *Engine) Audit(ctx context.Context, cases []Case, opts AuditOptions) (Audited, error) {
-	a := &auditor{engine: e, quick: opts.Quick, tried: map[string]bool{}, known: map[string]verdict{}, holes: map[string]*Hole{}, labels: e.selfDeclared()}
+	a := &auditor{engine: e, quick: !opts.Thorough, tried: map[string]bool{}, known: map[string]verdict{}, holes: map[string]*Hole{}, labels: e.selfDeclared()}
 	report := Audited{Cases: len(cases)}
 	next := make(chan Case)
 	var wg sync.WaitGroup

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stockade-dev/stockade/internal/journal"
 	"github.com/stockade-dev/stockade/rego"
+	"github.com/stockade-dev/stockade/rego/bundle"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
@@ -112,6 +114,20 @@ func EachDecision(stateDir string, fn func(*Recorded) error) (left int64, err er
 		return fn(recorded)
 	})
 	return left, err
+}
+
+// KeptPolicy is a revision of the policy that a state directory keeps, by its digest: the last that were active, and those
+// by which sessions are judged.
+func KeptPolicy(stateDir, digest string) (*bundle.Revision, error) {
+	dir := filepath.Join(stateDir, "policy")
+	if _, err := os.Stat(dir); err != nil {
+		return nil, err // and nothing is made where nothing was
+	}
+	store, err := bundle.OpenStore(dir)
+	if err != nil {
+		return nil, err
+	}
+	return store.Get(digest)
 }
 
 // reading collects what belongs to one intent. What a session is known by is in its

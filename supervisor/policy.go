@@ -76,6 +76,8 @@ type revisions struct {
 	loaded   map[string]*revision // by digest
 	entering int                  // operations with effect that are not in the registry yet
 	refused  *api.PolicyRefusal   // the last candidate, if it was not taken
+
+	closing sync.WaitGroup // of revisions: their processes take a moment to end, for which no decision waits
 }
 
 // keptRevisions is how many revisions that decide nothing any more are kept for those who ask why something was decided.
@@ -343,7 +345,7 @@ func (p *revisions) leaveLocked(r *revision) {
 	if p.loaded[r.Digest()] == r {
 		delete(p.loaded, r.Digest())
 	}
-	r.Close()
+	p.closing.Go(r.Close)
 }
 
 // pin has the current revision judge what is done in a session, until unpin.
@@ -429,15 +431,16 @@ func (p *revisions) finish() error {
 	return p.store.Finish()
 }
 
-// close ends the policies.
+// close ends the policies, and returns when they have ended.
 func (p *revisions) close() {
+	defer p.closing.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.store == nil {
 		return // it is not ours
 	}
 	for _, r := range p.loaded {
-		r.Close()
+		p.closing.Go(r.Close)
 	}
 	clear(p.loaded)
 }

@@ -6,6 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -29,6 +32,7 @@ same arguments; stockaded is looked for beside this program and then in PATH.`,
   stockade policy why INTENT_ID`,
 		DisableFlagParsing: true,
 		RunE:               func(_ *cobra.Command, args []string) error { return handOver("policy", args) },
+		ValidArgsFunction:  completeHanded("policy"),
 	}
 	cmd.AddCommand(c.policyStatusCommand(), c.policyActivateCommand())
 	return cmd
@@ -63,6 +67,24 @@ Exit status 1: something is not as it should be; 2: it could not be found out.`,
 		Example:            example,
 		DisableFlagParsing: true,
 		RunE:               func(_ *cobra.Command, args []string) error { return handOver(verb, args) },
+	}
+}
+
+// completeHanded asks stockaded what can follow.
+func completeHanded(verb string) completion {
+	return func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		program, err := daemon()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		out, err := exec.Command(program, slices.Concat([]string{"__complete", verb}, args, []string{prefix})...).Output()
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		last := len(lines) - 1
+		directive, perr := strconv.Atoi(strings.TrimPrefix(lines[last], ":"))
+		if err != nil || perr != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return lines[:last], cobra.ShellCompDirective(directive)
 	}
 }
 

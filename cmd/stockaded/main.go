@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -86,7 +87,7 @@ SIGUSR1 has it look whether there is another policy, as stockade policy activate
 	f.DurationVar(&c.hold, "hold", 30*time.Second, "how long the runner keeps the sessions when this program is killed; 0 ends them at once")
 	f.DurationVar(&c.drain, "drain", 20*time.Second, "how long what is in flight may take to settle when stopping")
 	retentionFlags(cmd, &c.defaults)
-	policy := workbench.Command(workbench.Options{Records: recorded, All: eachRecorded, Dial: dial, Socket: socket, StateDir: defaultState})
+	policy := workbench.Command(workbench.Options{Records: recorded, All: eachRecorded, Policy: kept, Dial: dial, Socket: socket, StateDir: defaultState})
 	policy.AddCommand(decisionsCommand())
 	cmd.AddCommand(workerCommand(), policy, replayCommand(), fsckCommand())
 	return cmd
@@ -102,6 +103,15 @@ func workerCommand() *cobra.Command {
 		Args:   cobra.ExactArgs(1),
 		RunE:   func(*cobra.Command, []string) error { return worker.Main() },
 	}
+}
+
+// kept is a revision of the policy for "policy why".
+func kept(stateDir, digest string) (fs.FS, error) {
+	r, err := supervisor.KeptPolicy(stateDir, digest)
+	if err != nil {
+		return nil, err
+	}
+	return r.FS, nil
 }
 
 // dial is a supervisor for "policy learn".

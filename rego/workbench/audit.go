@@ -13,7 +13,7 @@ import (
 
 func (b *bench) audit() *cobra.Command {
 	var f from
-	var strict, quick bool
+	var strict, thorough bool
 	cmd := &cobra.Command{
 		Use:   "audit [DIR]",
 		Short: "Look for what a request gains by leaving something out, or saying it in another form",
@@ -30,7 +30,7 @@ and with --state or --records those that were recorded. Without DIR it looks at 
 
 Exit codes: 0 no error, 1 an error (with --strict, or a warning), 2 it could not be done.`,
 		Example: `  stockade policy audit my-policy
-  stockade policy audit --quick my-policy
+  stockade policy audit --thorough my-policy
   stockade policy audit --strict --json my-policy
   stockade policy audit --state /var/lib/stockade --fixtures my-policy`,
 		Args: cobra.MaximumNArgs(1),
@@ -48,7 +48,7 @@ Exit codes: 0 no error, 1 an error (with --strict, or a warning), 2 it could not
 			if len(all) == 0 {
 				return fmt.Errorf("audit: there is no case to look at")
 			}
-			got, err := engine.Audit(cmd.Context(), distinct(all), rego.AuditOptions{Quick: quick, Progress: b.progress("case")})
+			got, err := engine.Audit(cmd.Context(), distinct(all), rego.AuditOptions{Thorough: thorough, Progress: b.progress("case")})
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ Exit codes: 0 no error, 1 an error (with --strict, or a warning), 2 it could not
 		},
 	}
 	f.flags(cmd, b, true)
-	cmd.Flags().BoolVar(&quick, "quick", false, "do not do the same to the same value twice where the same was denied")
+	cmd.Flags().BoolVar(&thorough, "thorough", false, "do the same to the same value again where another case is denied for the same reason")
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are findings too")
 	return cmd
 }

@@ -53,9 +53,8 @@ type recorded struct {
 	Obligations rego.Obligations `json:"obligations"`
 }
 
-// readCases reads JSON lines. What is left out of the input is what every request has.
-func readCases(name string, r io.Reader) ([]aCase, error) {
-	var cases []aCase
+// readCases reads JSON lines. Those of which something was masked are left out, and counted: they cannot be asked again. What is left out of the input is what every request has.
+func readCases(name string, r io.Reader) (cases []aCase, masked int64, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 16<<20)
 	for n := 1; lines.Scan(); n++ {
@@ -64,17 +63,21 @@ func readCases(name string, r io.Reader) ([]aCase, error) {
 		}
 		var l line
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
+			return nil, 0, fmt.Errorf("%s:%d: %w", name, n, err)
+		}
+		if len(l.Masked)+len(l.Erased) > 0 {
+			masked++ // what policy was told is not there any more
+			continue
 		}
 		c := aCase{allow: l.Allow}
 		c.Name = firstOf(l.Name, l.IntentID, l.DecisionID, fmt.Sprintf("%s:%d", name, n))
 		c.Input, c.Entrypoint = l.Input, rego.EntrypointFor(l.Input)
 		if c.Entrypoint == "" {
-			return nil, fmt.Errorf("%s:%d: the input has no request.op that policy is asked about", name, n)
+			return nil, 0, fmt.Errorf("%s:%d: the input has no request.op that policy is asked about", name, n)
 		}
 		if in, err := c.Typed(); err == nil && in.Request != nil {
 			if c.Input, err = completed(in); err != nil {
-				return nil, fmt.Errorf("%s:%d: %w", name, n, err)
+				return nil, 0, fmt.Errorf("%s:%d: %w", name, n, err)
 			}
 		}
 		if l.Result != nil {
@@ -86,9 +89,9 @@ func readCases(name string, r io.Reader) ([]aCase, error) {
 		cases = append(cases, c)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, 0, fmt.Errorf("%s: %w", name, err)
 	}
-	return cases, nil
+	return cases, masked, nil
 }
 
 func firstOf(names ...string) string {
@@ -169,7 +172,7 @@ func (b *bench) cases(ctx context.Context, f from, fsys fs.FS, stdin io.Reader) 
 		if err != nil {
 			return nil, err
 		}
-		more, err := readCases(name, file)
+		more, _, err := readCases(name, file)
 		file.Close()
 		if err != nil {
 			return nil, err
@@ -212,10 +215,13 @@ func (b *bench) eachRecorded(f from, stdin io.Reader, fn func(aCase) error) erro
 			}
 			r = file
 		}
-		cases, err := readCases(name, r)
+		cases, masked, err := readCases(name, r)
 		r.Close()
 		if err != nil {
 			return err
+		}
+		if masked > 0 {
+			b.note("%d decisions of %s are left out: something of them was masked", masked, name)
 		}
 		for _, c := range cases {
 			if err := fn(c); err != nil {

@@ -145,7 +145,7 @@ func fixtureOutcomes(ctx context.Context, fsys fs.FS, run string) []outcome {
 		if err != nil {
 			return fail(file, err)
 		}
-		cases, err := readCases(file, bytes.NewReader(text))
+		cases, _, err := readCases(file, bytes.NewReader(text))
 		if err != nil {
 			return fail(file, err)
 		}
