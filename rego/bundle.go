@@ -171,7 +171,7 @@ func (b *Bundle) Compile() (*ast.Compiler, storage.Store, error) {
 	modules := map[string]*ast.Module{}
 	for name, m := range b.Modules {
 		if !masks(m) {
-			modules[name] = located(m)
+			modules[name] = bare(m)
 		}
 	}
 	if len(modules) < len(b.Modules) {
@@ -199,6 +199,7 @@ func (b *Bundle) Compile() (*ast.Compiler, storage.Store, error) {
 	if c.Compile(modules); c.Failed() {
 		return nil, nil, sourceError(c.Errors)
 	}
+	locate(c)
 	return c, store, nil
 }
 
@@ -222,24 +223,34 @@ func holds(store storage.Store, path []string) (found bool, err error) {
 	return found, err
 }
 
-// located returns a copy of m in which the rules that speak for a decision carry their
-// place as a label, and nothing else is annotated. OPA's tracker of evaluated rules
-// reports labels, so this is what attributes a decision to rules at a fraction of the
-// cost of a tracer. Rules that only help those are left out: each would cost as much
-// as an expression.
-func located(m *ast.Module) *ast.Module {
+// bare returns a copy of m without annotations.
+func bare(m *ast.Module) *ast.Module {
 	m = m.Copy()
 	m.Annotations = nil
-	if !slices.ContainsFunc(entrypoints, func(e entrypoint) bool { return m.Package.Path.Equal(e.pkg()) }) {
-		return m
-	}
-	for _, r := range m.Rules {
-		if speaks(r) {
-			where := &ast.Annotations{Scope: "rule", Location: r.Location, Labels: map[string]any{ruleLabel: ruleName(r)}}
-			m.Annotations = append(m.Annotations, where.Copy(r))
+	return m
+}
+
+// locate gives the rules that speak for a decision their place as a label. OPA's tracker of evaluated rules reports
+// labels, so this is what attributes a decision to rules at a fraction of the cost of a tracer.
+//
+// It does so after the compiler has made its set of annotations. The tracker looks up what applies to each rule that is
+// evaluated, by the names of its package and all above it, once any rule of the set has a label; that would cost as
+// much as an expression for each rule that only helps. Where the set has none it looks at the rule itself, and takes
+// the annotations that it finds there if the set does not know the rule's module: hence the copy.
+func locate(c *ast.Compiler) {
+	for _, m := range c.Modules {
+		if !slices.ContainsFunc(entrypoints, func(e entrypoint) bool { return m.Package.Path.Equal(e.pkg()) }) {
+			continue
+		}
+		unknown := *m
+		for _, r := range m.Rules {
+			if speaks(r) {
+				where := &ast.Annotations{Scope: "rule", Location: r.Location, Labels: map[string]any{ruleLabel: ruleName(r)}}
+				r.Annotations = []*ast.Annotations{where.Copy(r)}
+				r.Module = &unknown
+			}
 		}
 	}
-	return m
 }
 
 // speaks reports a rule that answers, grants, or puts an element into a set, such as deny.

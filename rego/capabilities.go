@@ -39,7 +39,8 @@ var allowed = strings.Fields(`
 	semver.compare semver.is_valid units.parse units.parse_bytes graph.reachable
 	time.add_date time.clock time.date time.diff time.format time.now_ns
 	time.parse_duration_ns time.parse_ns time.parse_rfc3339_ns time.weekday
-	print internal.print internal.test_case`)
+	print internal.print internal.test_case
+	stockade.formed`)
 
 // Capabilities returns what policies may use: Rego v1 with the allowed builtins, and no network.
 func Capabilities() *ast.Capabilities {

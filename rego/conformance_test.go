@@ -109,7 +109,7 @@ func conforms(t *testing.T, c cases.TestCase) (missing []string, err error) {
 	}
 	var failed []topdown.Error
 	var tracker topdown.EvaluatedRuleTracker
-	options := []opa.EvalOption{opa.EvalExternalCancel(topdown.NewCancel()), opa.EvalBuiltinErrorList(&failed), opa.EvalEvaluatedRuleTracker(&tracker)}
+	options := []opa.EvalOption{opa.EvalExternalCancel(topdown.NewCancel()), opa.EvalBuiltinErrorList(&failed), opa.EvalEvaluatedRuleTracker(&tracker), opa.EvalVirtualCache(takeResults())}
 	switch {
 	case c.InputTerm != nil:
 		term, err := ast.ParseTerm(*c.InputTerm)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/metrics"
 	opa "github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/topdown"
@@ -403,6 +404,8 @@ func (j job) run() (a Answer) {
 			a = Failed(api.CodePolicyError, "evaluation panicked: %v", p)
 		}
 	}()
+	results := takeResults()
+	defer results.rest()
 	var tracker topdown.EvaluatedRuleTracker
 	var failed []topdown.Error
 	rs, err := j.prepared.Eval(context.Background(), append(j.more,
@@ -412,6 +415,8 @@ func (j job) run() (a Answer) {
 		opa.EvalExternalCancel(j.cancel),
 		opa.EvalBuiltinErrorList(&failed),
 		opa.EvalEvaluatedRuleTracker(&tracker),
+		opa.EvalVirtualCache(results),
+		opa.EvalMetrics(metrics.NoOp()),
 	)...)
 	switch {
 	case err != nil && isConflict(err):

@@ -16,9 +16,11 @@ import data.stockade.principals
 #   decision sees that, and looks no further.
 # labels: {concern: approval}
 obligations := {"require_approval": requirement |
-	object.remove(data.approval, ["timeout_ns"]) != {"exec": [], "mounts": [], "networks": [], "operations": []}
+	listed
 	count(reasons) > 0
 }
+
+listed if data.approval[_][_]
 
 # METADATA
 # title: What cannot be said is no obligation, and the supervisor denies it

@@ -18,7 +18,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Nothing speaks against it, and there is a session whose grant bounds it
 # labels: {concern: decision}
 decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
-	count(deny) == 0
+	deny == set()
 	input.session.grant
 	count(input.request.exec.argv) > 0
 }
@@ -28,8 +28,8 @@ decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obli
 # description: A grant is not widened by it (R088); what can be lifted here are rules of your own whose codes are overridable.
 # labels: {concern: exceptions}
 decision := {"allow": true, "deny": [], "warn": {exceptions.told(name) | some name in needed}, "limits": {"timeout_ns": left}, "obligations": required.obligations} if {
-	count(deny) > 0
-	count(standing) == 0
+	deny != set()
+	standing == set()
 	input.session.grant
 	count(input.request.exec.argv) > 0
 }
@@ -37,7 +37,7 @@ decision := {"allow": true, "deny": [], "warn": {exceptions.told(name) | some na
 # METADATA
 # title: Something speaks against it
 # labels: {concern: decision}
-decision := {"allow": false, "deny": (standing | lapsed), "warn": []} if count(standing) > 0
+decision := {"allow": false, "deny": (standing | lapsed), "warn": []} if standing != set()
 
 # METADATA
 # title: The denials that no exception lifts
@@ -57,8 +57,6 @@ lapsed := {denial |
 	denial := {"code": "expired", "subject": sprintf("exception:%s", [name]), "message": sprintf("%s stands: the exception that lifted it has ended", [stands.code])}
 }
 
-op := object.get(input, ["request", "op"], "")
-
 # METADATA
 # title: Only the operation that this package is about
 # labels: {concern: exec, requirement: R081}
@@ -67,8 +65,10 @@ deny contains {
 	"subject": "operation",
 	"message": "this entry point decides host.exec only",
 } if {
-	op != "host.exec"
+	not of_this_package
 }
+
+of_this_package if input.request.op == "host.exec"
 
 # METADATA
 # title: The session is the caller's own

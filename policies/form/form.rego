@@ -11,48 +11,16 @@ package stockade.form
 # title: The session has a grant, and what bounds a command in it has the form of a bound
 # description: What is absent is no bound (C19).
 bounded if {
-	timed
+	stockade.formed(input)
 	is_object(input.session.grant.exec)
-	not misshapen
-}
-
-misshapen if {
-	some name in {"max_argv", "max_arg_bytes"}
-	value := input.session.grant.exec[name]
-	not is_number(value)
-}
-
-misshapen if {
-	some name in {"output_modes", "signals", "cwd_prefixes", "output_prefixes"}
-	value := input.session.grant.exec[name]
-	not is_array(value)
+	timed
 }
 
 # METADATA
 # title: The grant says what may be in the environment
 named if {
+	stockade.formed(input)
 	is_object(input.session.grant.env)
-	not misnamed
-}
-
-misnamed if {
-	value := input.session.grant.env.max
-	not is_number(value)
-}
-
-misnamed if {
-	value := input.session.grant.env.allow
-	not is_array(value)
-}
-
-misnamed if {
-	value := input.session.grant.env.set
-	not is_object(value)
-}
-
-misnamed if {
-	some value in input.session.grant.env.set
-	not is_string(value)
 }
 
 # METADATA

@@ -91,7 +91,7 @@ func Load(fsys fs.FS, o Options) (*Pool, error) {
 		options: o, digest: data.Digest, revision: revision, breaker: rego.Breaker{Limit: o.MaxOverruns},
 		lost: make(chan struct{}, o.Size+1), quit: make(chan struct{}), done: make(chan struct{}),
 		live: map[*process]struct{}{}, culprits: map[uint32]time.Time{},
-		slots: o.Size + 1, target: o.Size + 1, // one is the spare
+		slots: 1, target: o.Size + 1, // one is the spare
 	}
 	first := make(chan error, 1)
 	go p.keep(first)
@@ -151,9 +151,6 @@ func (p *Pool) keep(first chan<- error) {
 		return
 	}
 	first <- nil
-	for range p.options.Size {
-		p.lost <- struct{}{}
-	}
 	for {
 		select {
 		case <-p.quit:
@@ -229,9 +226,7 @@ func (p *Pool) Current(is bool) {
 	if is {
 		p.target = p.options.Size + 1
 	}
-	for ; p.slots < p.target && !p.closed; p.slots++ {
-		p.lost <- struct{}{}
-	}
+	p.grow()
 	for ; p.slots > p.target && len(p.ready) > 1; p.slots-- {
 		p.ready[0].kill()
 		p.ready[0].close()
@@ -261,7 +256,19 @@ func (p *Pool) prepare(w *process) error {
 	}
 	p.mu.Unlock()
 	p.give(w)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.grow()
 	return nil
+}
+
+// grow starts one process more if there should be more, and that one the next when it serves: all at once they would
+// take the processors from the supervisor that begins beside them. The caller holds mu.
+func (p *Pool) grow() {
+	if p.slots < p.target && !p.closed {
+		p.slots++
+		p.lost <- struct{}{}
+	}
 }
 
 // ended kills a process that is of no use, and adds to an error how it ended.

@@ -1,0 +1,131 @@
+package rego
+
+import (
+	"sync"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// results keep what rules had for results during one evaluation: OPA's cache of virtual documents, without a map for
+// each element of each reference, and used again by the next evaluation.
+type results struct {
+	frames []*frame // OPA pushes one for each "with"
+	spare  []*frame
+}
+
+type frame struct {
+	first   map[uint64]int // index into entries by hash of the reference, +1
+	entries []entry
+	terms   []*ast.Term // of all references, one after the other
+}
+
+type entry struct {
+	from, to  int // the reference, in terms
+	next      int // entry of the same hash, +1; 0 is none
+	value     *ast.Term
+	undefined bool
+}
+
+var resting = sync.Pool{New: func() any { return &results{} }}
+
+func takeResults() *results {
+	r := resting.Get().(*results)
+	r.Push()
+	return r
+}
+
+// rest empties r, which nobody uses any more, for another evaluation. Nothing is kept of one that was large.
+func (r *results) rest() {
+	for len(r.frames) > 0 {
+		r.Pop()
+	}
+	resting.Put(r)
+}
+
+// maxResults bounds what a frame keeps its room for.
+const maxResults = 4096
+
+// Push begins a frame.
+func (r *results) Push() {
+	if n := len(r.spare); n > 0 {
+		r.frames, r.spare = append(r.frames, r.spare[n-1]), r.spare[:n-1]
+		return
+	}
+	r.frames = append(r.frames, &frame{first: map[uint64]int{}})
+}
+
+// Pop ends one, and forgets what it had.
+func (r *results) Pop() {
+	last := len(r.frames) - 1
+	f := r.frames[last]
+	r.frames = r.frames[:last]
+	if len(f.terms) > maxResults || len(r.spare) > 0 {
+		return
+	}
+	clear(f.first)
+	clear(f.entries)
+	clear(f.terms)
+	f.entries, f.terms = f.entries[:0], f.terms[:0]
+	r.spare = append(r.spare, f)
+}
+
+// Get is the result for a reference, or that it is known to have none.
+func (r *results) Get(ref ast.Ref) (*ast.Term, bool) {
+	f := r.frames[len(r.frames)-1]
+	e := f.find(ref, hashOf(ref))
+	switch {
+	case e == nil:
+		return nil, false
+	case e.undefined:
+		return nil, true
+	}
+	return e.value, false
+}
+
+// Put keeps a result; nil is none.
+func (r *results) Put(ref ast.Ref, value *ast.Term) {
+	f, hash := r.frames[len(r.frames)-1], hashOf(ref)
+	e := f.find(ref, hash)
+	if e == nil {
+		from := len(f.terms)
+		f.terms = append(f.terms, ref...) // OPA goes on to write into ref
+		f.entries = append(f.entries, entry{from: from, to: len(f.terms), next: f.first[hash]})
+		f.first[hash] = len(f.entries)
+		e = &f.entries[len(f.entries)-1]
+	}
+	if value != nil {
+		e.value = value
+	} else {
+		e.undefined = true
+	}
+}
+
+// Keys are the references that have a result.
+func (r *results) Keys() []ast.Ref {
+	f := r.frames[len(r.frames)-1]
+	var keys []ast.Ref
+	for _, e := range f.entries {
+		if e.value != nil {
+			keys = append(keys, append(ast.Ref{}, f.terms[e.from:e.to]...))
+		}
+	}
+	return keys
+}
+
+func (f *frame) find(ref ast.Ref, hash uint64) *entry {
+	for i := f.first[hash]; i > 0; i = f.entries[i-1].next {
+		if e := &f.entries[i-1]; ast.Ref(f.terms[e.from:e.to]).Equal(ref) {
+			return e
+		}
+	}
+	return nil
+}
+
+// hashOf depends on the order of the elements, unlike the hash of a [ast.Ref].
+func hashOf(ref ast.Ref) uint64 {
+	var h uint64
+	for _, t := range ref {
+		h = (h ^ uint64(t.Hash())) * 1099511628211
+	}
+	return h
+}
