@@ -64,11 +64,11 @@ type campaign struct {
 	provoke   func(*testbox.Daemon) // what leads to the point, beyond the load
 }
 
-// small has everything that happens from time to time happen often.
-var small = []string{"--segment-bytes", "65536", "--snapshot-every", "100"}
+// small has everything that happens from time to time happen often, and compiles the policy no more than need be.
+var small = []string{"--segment-bytes", "65536", "--snapshot-every", "100", "--policy-workers", "1"}
 
 // trimmed has the past go, too.
-var trimmed = []string{"--segment-bytes", "65536", "--snapshot-every", "100", "--retain-every", "100ms", "--history-age", remembered.String(),
+var trimmed = []string{"--segment-bytes", "65536", "--snapshot-every", "100", "--policy-workers", "1", "--retain-every", "100ms", "--history-age", remembered.String(),
 	"--journal-bytes", "100000", "--blob-grace", "1s", "--output-per-session", "50000"}
 
 // TestCrashes kills daemon and runner under a load of every kind, at each failpoint and at random instants, and
@@ -124,7 +124,8 @@ func TestCrashes(t *testing.T) {
 
 // elsewhere are points that no supervisor comes to, and why.
 var elsewhere = map[string]string{
-	"journal.trim.signed": "it has its journal signed before it trims it; the tests of the journal come by there",
+	"journal.trim.signed":        "it has its journal signed before it trims it; the tests of the journal come by there",
+	"supervisor.policy.recorded": "another policy is activated now and then; TestPolicyFailpoints of the supervisor does nothing else",
 }
 
 // provocations lead to points that no caller leads to.

@@ -161,7 +161,7 @@ func TestForkBomb(t *testing.T) {
 	ended := make(chan *api.Receipt, 1)
 	go func() {
 		r, _ := c.Exec(t.Context(), api.Exec{
-			SessionID: bombed, Argv: []string{"sh", "-c", "bomb() { bomb | bomb & }; bomb; exec sleep 1000"},
+			SessionID: bombed, Argv: []string{"sh", "-c", "bomb() { bomb | bomb & }; (bomb) & exec sleep 1000"},
 			TimeoutNS: int64(2 * time.Second), Limits: api.Limits{OutputBytes: 4096}, // it complains as long as it lives
 		})
 		ended <- r

@@ -30,9 +30,13 @@ func (c *config) policySource(state string) (supervisor.Policies, error) {
 		}
 		trust.Keys, from.Keys = append(trust.Keys, key), append(from.Keys, key.ID)
 	}
+	if c.policyWorkers < 0 {
+		return from, fmt.Errorf("--policy-workers %d: want at least 1, or 0 for one for each processor", c.policyWorkers)
+	}
 	workers := worker.Options{
 		Options: rego.Options{Deadline: policyDeadline},
 		Program: []string{"/proc/self/exe", worker.Argument, state},
+		Size:    c.policyWorkers,
 	}
 	from.Load = func(r *bundle.Revision) (supervisor.Policy, error) { return worker.Load(r.FS, workers) }
 	if c.policy == "" {

@@ -36,6 +36,7 @@ type config struct {
 	drain, hold                      time.Duration
 	policyKeys                       []string
 	policyWatch, live                string
+	policyWorkers                    int
 	defaults                         supervisor.Defaults
 }
 
