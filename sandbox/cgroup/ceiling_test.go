@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -27,19 +26,10 @@ func init() {
 }
 
 // parked waits as a command does that has been cloned and not released, and becomes the
-// program that it was given.
+// program that it was given. It waits as a shell, which wants no thread under the ceiling.
 func parked() error {
-	runtime.LockOSThread()
-	fmt.Println("ready")
-	var b [1]byte
-	for {
-		// Raw, so that the runtime does not look for another thread meanwhile.
-		if _, _, e := syscall.RawSyscall(syscall.SYS_READ, 0, uintptr(unsafe.Pointer(&b)), 1); e != syscall.EINTR {
-			break
-		}
-	}
 	argv := strings.Split(os.Getenv("CGROUP_TEST_ARGV"), "\x1f")
-	return unix.Exec(argv[0], argv, os.Environ())
+	return unix.Exec("/bin/sh", append([]string{"sh", "-c", `echo ready; read -r _; exec "$@"`, "sh"}, argv...), os.Environ())
 }
 
 // spin keeps 64 threads busy until it is killed.
