@@ -68,8 +68,8 @@ type Change struct {
 	tmp     string
 	staged  *os.File // locked, so that nobody takes it for abandoned; nil in a transaction once it is written, whose journal is locked
 	ino     uint64   // of the staged file
-	done    bool   // the name has been given
-	late    bool   // synced when all of a transaction is written
+	done    bool     // the name has been given
+	late    bool     // synced when all of a transaction is written
 	madeDir []made
 }
 
