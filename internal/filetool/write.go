@@ -57,6 +57,9 @@ func (t *Tools) write(ctx context.Context, r *file.Request, res *file.Result) *f
 		kind = "add"
 	}
 	out.Change = &file.Change{Path: file.Quote(p.Path), Kind: kind, Before: c.Before, After: c.After, SizeBytes: c.Written}
+	if ask.Content.SecretText != nil { // a digest lets a guess be checked; and what a secret replaces is often one
+		out.Change.Before, out.Change.After = "", ""
+	}
 	out.WrittenBytes, out.Created, out.NewMtimeNS = ptr(c.Written), ptr(!p.Exists), c.MtimeNS
 	return nil
 }
@@ -116,6 +119,8 @@ func (t *Tools) content(c *stage.Change, content *file.Content, limit int64) (fu
 	switch {
 	case content.InlineText != nil:
 		c.Content = []byte(content.InlineText.Text)
+	case content.SecretText != nil:
+		c.Content = []byte(content.SecretText.Text)
 	case content.InlineBytes != nil:
 		c.Content = content.InlineBytes.Bytes
 	default:

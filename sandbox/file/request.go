@@ -57,6 +57,9 @@ type Content struct {
 	InlineText  *InlineText  `json:"inline_text,omitzero"`
 	InlineBytes *InlineBytes `json:"inline_bytes,omitzero"`
 	BlobRef     *BlobRef     `json:"blob_ref,omitzero"`
+
+	SecretText   *InlineText `json:"secret_text,omitzero"`    // reaches the file and no record; the answer has no digest of it
+	SecretDigest string      `json:"secret_digest,omitempty"` // in its place, in records. Refused on input.
 }
 
 // InlineText is UTF-8 text in the document itself.
@@ -193,6 +196,8 @@ func (r *Request) Bytes() int64 {
 		return int64(len(r.Write.Content.InlineText.Text))
 	case r.Write != nil && r.Write.Content.InlineBytes != nil:
 		return int64(len(r.Write.Content.InlineBytes.Bytes))
+	case r.Write != nil && r.Write.Content.SecretText != nil:
+		return int64(len(r.Write.Content.SecretText.Text))
 	case r.Patch != nil && r.Patch.Patch.InlineText != nil:
 		return int64(len(r.Patch.Patch.InlineText.Text))
 	}
