@@ -27,6 +27,7 @@ const (
 	CodeUnsupported    = "unsupported_by_host"  // the kernel lacks what the Spec demands
 	CodeNotEnforced    = "not_enforced"         // read back from the kernel, a layer is not in force
 	CodeSpawn          = "spawn_failed"         // the command could not be started
+	CodeTerminal       = "terminal_failed"      // no terminal can be had: the session has as many as it may, or the host
 	CodeNoSession      = "session_not_found"
 	CodeNoExec         = "exec_not_found"
 	CodeFrozen         = "session_paused" // nothing starts in a session that is frozen

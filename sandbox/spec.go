@@ -162,5 +162,19 @@ type Exec struct {
 	Background bool     // leave processes that outlive the command; otherwise they are killed when it ends
 	StdinOpen  bool     // stdin is a pipe whose other end the daemon writes, until CloseStdin
 	Files      bool     // no command but the session's file tools, served on stdin, which is given and a socket
+	Terminal   *Terminal
 	Limits     ExecLimits
 }
+
+// Terminal has a command run on a terminal of its own, from the session's own devpts. Its master is then the end of stdin
+// that the daemon writes, and all that comes out of it is stdout.
+type Terminal struct {
+	Cols, Rows int
+	Script     string // can be read once inside, from descriptor 9; "" is no descriptor
+}
+
+// Bounds of a terminal.
+const (
+	MaxTerminal = 1 << 12 // columns, or rows
+	maxScript   = 1 << 14 // bytes; a pipe takes more at once
+)

@@ -76,6 +76,11 @@ func (e Exec) Validate() error {
 	} else {
 		c.that(len(e.Argv) > 0 && e.Argv[0] != "", "argv: no command")
 	}
+	if t := e.Terminal; t != nil {
+		c.that(!e.Files && e.StdinOpen, "terminal: of file tools, or without a stdin that is written")
+		c.that(1 <= t.Cols && t.Cols <= MaxTerminal && 1 <= t.Rows && t.Rows <= MaxTerminal, "terminal: %d columns and %d rows are not in 1..%d", t.Cols, t.Rows, MaxTerminal)
+		c.that(len(t.Script) <= maxScript, "terminal: a script of more than %d bytes", maxScript)
+	}
 	c.workdir("cwd", e.Cwd)
 	for _, l := range []struct {
 		name            string

@@ -59,6 +59,7 @@ type call struct {
 type answer struct {
 	pid   int
 	ready Ready
+	files []*os.File // of a terminal
 	err   error
 }
 
@@ -101,6 +102,9 @@ func (w *call) abandon() {
 func (a answer) discard() {
 	if a.ready.Listener != nil {
 		a.ready.Listener.Close()
+	}
+	for _, f := range a.files {
+		f.Close()
 	}
 }
 
@@ -200,7 +204,7 @@ func (c *Conn) Spawn(ctx context.Context, cmd Command, s Streams) (*Process, err
 		files = append(files, s.Worker)
 	}
 	w.done = sync.OnceFunc(c.answered)
-	if cmd.Parked || len(cmd.Rlimits) > 0 || len(cmd.Canary) > 0 {
+	if cmd.Parked || len(cmd.Rlimits) > 0 || len(cmd.Canary) > 0 || cmd.Terminal {
 		parked, theirs, err := newParked(cmd)
 		if err != nil {
 			return nil, err
@@ -259,6 +263,26 @@ func (p *Process) Signal(ctx context.Context, sig syscall.Signal) error {
 // SignalAll signals every process of the session but init.
 func (c *Conn) SignalAll(ctx context.Context, sig syscall.Signal) error {
 	return c.do(ctx, kindSignal, &signalFrame{0, int32(sig)})
+}
+
+// Terminal opens a terminal in the session's own devpts, for a Command.Terminal. Both ends are the caller's to
+// close; the master is in non-blocking mode.
+func (c *Conn) Terminal(ctx context.Context) (master, slave *os.File, err error) {
+	a, err := c.ask(ctx, kindTerminal, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(a.files) != 2 {
+		return nil, nil, errMalformed
+	}
+	return a.files[0], a.files[1], nil
+}
+
+// Foreground signals the process group that a terminal listens to. It is found and signalled inside, where no number
+// means a process of the host's.
+func (c *Conn) Foreground(ctx context.Context, master *os.File, sig syscall.Signal) error {
+	_, err := c.ask(ctx, kindForeground, &foregroundFrame{int32(sig)}, master)
+	return err
 }
 
 // Close ends the conversation, and thereby init and everything in its pid
@@ -396,6 +420,16 @@ func (c *Conn) dispatch(msg []byte, fds *[]int) error {
 		if w != nil && err == nil && len(*fds) > 0 {
 			a.ready.Listener = os.NewFile(uintptr((*fds)[0]), "seccomp notify")
 			*fds = (*fds)[1:]
+		}
+		return w.settleAs(a, err)
+	case kindOpened:
+		err := decode(rest, nil)
+		var a answer
+		if w != nil && err == nil && len(*fds) == 2 {
+			for _, fd := range *fds {
+				a.files = append(a.files, os.NewFile(uintptr(fd), "terminal"))
+			}
+			*fds = nil
 		}
 		return w.settleAs(a, err)
 	case kindStarted:

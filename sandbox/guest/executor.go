@@ -118,6 +118,11 @@ func (f *commandFrame) execute() *Error {
 	if refused != nil {
 		return refused
 	}
+	if f.Terminal {
+		if refused := f.control(); refused != nil {
+			return refused
+		}
+	}
 	// Last, because the executor has limits as the command has.
 	if err := limit(f.Rlimits, 0); err != nil {
 		return &Error{StageRequest, "rlimits", errno(err)}

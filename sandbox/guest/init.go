@@ -152,6 +152,18 @@ func (g *guestInit) serve() {
 			if err = decode(rest, &f); err == nil {
 				g.answer(call, g.signal(&f))
 			}
+		case kindTerminal:
+			if err = decode(rest, nil); err == nil {
+				g.openTerminal(call)
+			}
+		case kindForeground:
+			var f foregroundFrame
+			if err = decode(rest, &f); err == nil && len(fds) != 1 {
+				err = errMalformed
+			}
+			if err == nil {
+				g.answer(call, g.foreground(fds[0], syscall.Signal(f.signal)))
+			}
 		case kindAllow:
 			if err = decode(rest, nil); err == nil {
 				moved, err = g.extend(call, fds)
@@ -277,10 +289,14 @@ func (g *guestInit) signal(f *signalFrame) *Error {
 		}
 		group = -pid
 	}
-	// From a thread that Landlock has no say in: executions of before an Allow are in another
-	// domain than this one.
+	return kill(group, syscall.Signal(f.signal))
+}
+
+// kill signals from a thread that Landlock has no say in: executions of before an Allow are in another
+// domain than this one.
+func kill(target int, sig syscall.Signal) *Error {
 	killed := make(chan error)
-	go func() { killed <- unix.Kill(group, syscall.Signal(f.signal)) }()
+	go func() { killed <- unix.Kill(target, sig) }()
 	if err := <-killed; err != nil {
 		return &Error{StageSignal, "kill", errno(err)}
 	}

@@ -24,6 +24,13 @@ import (
 //	  │  signal m {n, signo}                        │
 //	  ├────────────────────────────────────────────▶│
 //	  │◀──────────────────────── done m │ failed m ─┤
+//	  │  terminal t                                 │  opened in the session's own devpts
+//	  ├────────────────────────────────────────────▶│
+//	  │◀─────────────────────── opened t │ failed t ─┤
+//	  │    + master, slave                          │
+//	  │  foreground f {signo} + master              │  whoever that terminal listens to
+//	  ├────────────────────────────────────────────▶│
+//	  │◀───────────────────────── done f │ failed f ─┤
 //	  │◀──────────────── exited n {status, rusage} ─┤  once for each started, after it
 //	  │                                             │
 //	  ╳  end of file                                │  init exits; the kernel kills the pid namespace
@@ -32,21 +39,24 @@ import (
 // which encode and decode name them. Integers are little-endian; strings and lists
 // carry a u32 length.
 const (
-	kindSetup   = 1 + iota // runner to init
-	kindSpawn              //
-	kindSignal             //
-	kindAllow              //
-	kindDone               // init to runner
-	kindReady              //
-	kindFailed             //
-	kindStarted            //
-	kindExited             //
+	kindSetup      = 1 + iota // runner to init
+	kindSpawn                 //
+	kindSignal                //
+	kindAllow                 //
+	kindTerminal              //
+	kindForeground            //
+	kindDone                  // init to runner
+	kindReady                 //
+	kindOpened                //
+	kindFailed                //
+	kindStarted               //
+	kindExited                //
 )
 
 // Version is the first member of setup: runner and init are built together, and
 // a stray mixture of the two must not run. A runner that is replaced under live sessions
 // speaks with the inits of the one before, so it changes with every change of a message.
-const Version = 5
+const Version = 6
 
 // What bounds a decoded list: execve's own limits are lower.
 const (
@@ -94,6 +104,9 @@ type Command struct {
 	Parked  bool     // cloned, and not executed before Process.Release
 	Canary  []string // instead of Argv and the rest: what to try, by the names of Canaries
 	Files   bool     // instead of them: init's own program, as a worker that serves file tools on its stdin
+
+	Terminal bool   // its streams are one, which becomes that of the session that it leads; it costs an executor, too
+	Script   string // of a terminal: what can be read from descriptor ScriptFD, once; "" is no descriptor
 }
 
 // Exit is what wait4 said of a command.
@@ -108,12 +121,13 @@ type Stage uint8
 
 // The stages of an Error.
 const (
-	StageSetup   Stage = 1 + iota // init could not become what it has to be
-	StageWorkdir                  // the directory is missing, is none, or cannot be entered
-	StageProgram                  // argv[0] cannot be found or executed
-	StageClone                    // no process could be made (EAGAIN: out of pids)
-	StageSignal                   // ESRCH: the command has been reaped
-	StageRequest                  // init could not understand the request
+	StageSetup    Stage = 1 + iota // init could not become what it has to be
+	StageWorkdir                   // the directory is missing, is none, or cannot be entered
+	StageProgram                   // argv[0] cannot be found or executed
+	StageClone                     // no process could be made (EAGAIN: out of pids)
+	StageSignal                    // ESRCH: the command has been reaped
+	StageRequest                   // init could not understand the request
+	StageTerminal                  // there is no terminal to be had, or it could not become the command's
 )
 
 var stages = [...]string{
@@ -123,6 +137,8 @@ var stages = [...]string{
 	StageClone:   "clone",
 	StageSignal:  "signal",
 	StageRequest: "request",
+
+	StageTerminal: "terminal",
 }
 
 func (s Stage) String() string {
@@ -157,8 +173,9 @@ type (
 		target uint64 // call of the spawn; 0 is every process of the session
 		signal int32
 	}
-	startedFrame struct{ pid int32 }
-	readyFrame   struct{ landlock uint32 }
+	startedFrame    struct{ pid int32 }
+	foregroundFrame struct{ signal int32 }
+	readyFrame      struct{ landlock uint32 }
 )
 
 func (s *Setup) encode(b []byte) []byte {
@@ -232,7 +249,9 @@ func (f *commandFrame) encode(b []byte) []byte {
 	b = putStrings(b, f.Env)
 	b = putString(b, f.Cwd)
 	b = putRlimits(b, f.Rlimits)
-	return putStrings(b, f.Canary)
+	b = putStrings(b, f.Canary)
+	b = putBool(b, f.Terminal)
+	return putString(b, f.Script)
 }
 
 func (f *commandFrame) decode(d *decoder) {
@@ -241,6 +260,8 @@ func (f *commandFrame) decode(d *decoder) {
 	f.Cwd = d.string()
 	f.Rlimits = d.rlimits()
 	f.Canary = d.strings()
+	f.Terminal = d.bool()
+	f.Script = d.string()
 }
 
 func (f *signalFrame) encode(b []byte) []byte {
@@ -251,6 +272,9 @@ func (f *signalFrame) decode(d *decoder) {
 	f.target = d.u64()
 	f.signal = int32(d.u32())
 }
+
+func (f *foregroundFrame) encode(b []byte) []byte { return putU32(b, uint32(f.signal)) }
+func (f *foregroundFrame) decode(d *decoder)      { f.signal = int32(d.u32()) }
 
 func (f *startedFrame) encode(b []byte) []byte { return putU32(b, uint32(f.pid)) }
 func (f *startedFrame) decode(d *decoder)      { f.pid = int32(d.u32()) }

@@ -56,6 +56,8 @@ type Handler interface {
 	CloseStdin(session, exec string) error
 	// Signal signals an execution, or with exec "" every execution of the session.
 	Signal(ctx context.Context, session, exec string, sig int) error
+	// Foreground signals the process group that an execution's terminal listens to.
+	Foreground(ctx context.Context, session, exec string, sig int) error
 	// Kill kills the whole tree of an execution, or with exec "" of every execution.
 	Kill(ctx context.Context, session, exec string) error
 	// Freeze stops an execution, or with exec "" the session's, until it is called with false.

@@ -261,6 +261,15 @@ func (f *fake) CloseStdin(session, exec string) error {
 	return nil
 }
 
+func (f *fake) Foreground(_ context.Context, session, exec string, _ int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held[target{session, exec}] == nil {
+		return sandbox.Errorf(sandbox.CodeNoExec, "%s/%s", session, exec)
+	}
+	return nil
+}
+
 func (f *fake) Freeze(_ context.Context, session, exec string, frozen bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -209,6 +209,11 @@ func (r *Runner) Signal(ctx context.Context, session, exec string, sig int) erro
 	return r.do(ctx, kindSignal, signalCall{target{session, exec}, sig}, &none{})
 }
 
+// Foreground signals the process group that the terminal of an execution listens to.
+func (r *Runner) Foreground(ctx context.Context, session, exec string, sig int) error {
+	return r.do(ctx, kindForeground, signalCall{target{session, exec}, sig}, &none{})
+}
+
 // Kill kills the whole tree of an execution, or with exec "" of every execution, frozen or not.
 func (r *Runner) Kill(ctx context.Context, session, exec string) error {
 	return r.do(ctx, kindKill, target{session, exec}, &none{})

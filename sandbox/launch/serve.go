@@ -127,6 +127,9 @@ var operations = map[kind]operation{
 	kindSignal: simple(func(s *server, ctx context.Context, c signalCall) (none, error) {
 		return none{}, s.handler.Signal(ctx, c.Session, c.Exec, c.Signal)
 	}),
+	kindForeground: simple(func(s *server, ctx context.Context, c signalCall) (none, error) {
+		return none{}, s.handler.Foreground(ctx, c.Session, c.Exec, c.Signal)
+	}),
 	kindKill: simple(func(s *server, ctx context.Context, t target) (none, error) {
 		return none{}, s.handler.Kill(ctx, t.Session, t.Exec)
 	}),

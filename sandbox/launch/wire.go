@@ -28,7 +28,7 @@ import (
 //	  │                                                  │
 //	  │  resolve, open, signal, kill, freeze,            │  any number at a time
 //	  │  load, closeStdin, changes, commit, discard,     │
-//	  │  narrow, close n {…}                             │
+//	  │  foreground, narrow, close n {…}                 │
 //	  ├─────────────────────────────────────────────────▶│
 //	  │◀───────────────────────── reply n {…} │ failure n {code, msg}
 //	  │                                                  │
@@ -69,6 +69,7 @@ const (
 	kindCommit                     //
 	kindDiscard                    //
 	kindNarrow                     //
+	kindForeground                 //
 	kindClose                      //
 	kindCancel                     //
 	kindReply                      // runner to daemon
@@ -80,7 +81,7 @@ const (
 type kind byte
 
 // version changes with every change of a message.
-const version = 6
+const version = 7
 
 // The bodies that are not nouns of package sandbox.
 type (

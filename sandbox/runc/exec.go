@@ -82,6 +82,14 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 
 	streams := guest.Streams{Stdin: stdin, Cgroup: x.leaf.FD(), Worker: r.worker}
 	undo.Add(x.release)
+	if e.Terminal != nil {
+		slave, err := x.openTerminal(ctx, e.Terminal)
+		if err != nil {
+			return launch.Streams{}, refused(err)
+		}
+		ends.Add(func() { slave.Close() })
+		streams.Stdin, streams.Stdout, streams.Stderr = slave, slave, slave
+	}
 	for _, p := range []struct {
 		held, theirs **os.File
 		writes       bool // we do
@@ -119,13 +127,18 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 		return launch.Streams{}, err
 	}
 	undo.Add(ours.Close)
-	process, err := x.spawn(ctx, guest.Command{Argv: e.Argv, Env: e.Env, Cwd: e.Cwd, Files: e.Files}, streams)
+	cmd := guest.Command{Argv: e.Argv, Env: e.Env, Cwd: e.Cwd, Files: e.Files}
+	if e.Terminal != nil {
+		cmd.Terminal, cmd.Script = true, e.Terminal.Script
+	}
+	process, err := x.spawn(ctx, cmd, streams)
 	if err != nil {
 		return launch.Streams{}, refused(err)
 	}
 	failpoint.Hit("runner.start.spawned")
 	undo.Release()
 	s.hold(x, process, exited)
+	x.pump()
 	if x.spent.Load() != nil { // meanwhile: the kill may have come before there was anything to kill
 		_ = x.leaf.Kill()
 	}
@@ -242,6 +255,8 @@ func refused(err error) error {
 	switch {
 	case errors.Is(err, guest.ErrGone):
 		return sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+	case errors.As(err, &e) && e.Stage == guest.StageTerminal:
+		return sandbox.Errorf(sandbox.CodeTerminal, "%s: %v", e.Op, e.Errno)
 	case errors.As(err, &e) && e.Stage == guest.StageWorkdir:
 		return sandbox.Errorf(sandbox.CodeInvalidWorkdir, "%s: %v", e.Op, e.Errno)
 	case errors.As(err, &e):
@@ -336,6 +351,25 @@ func (r *Runner) Signal(ctx context.Context, session, exec string, sig int) erro
 		return sandbox.Errorf(sandbox.CodeNoExec, "%s has not been started", exec)
 	}
 	return undelivered(process.Signal(ctx, syscall.Signal(sig)))
+}
+
+// Foreground signals the process group that an execution's terminal listens to.
+func (r *Runner) Foreground(ctx context.Context, id, exec string, sig int) error {
+	var master *os.File
+	var init *guest.Conn
+	err := r.kept(id, exec, func(s *session, x *execution) (err error) {
+		if x.outlet == nil {
+			return sandbox.Errorf(sandbox.CodeNoExec, "%s has no terminal any more", exec)
+		}
+		init = s.init
+		master, err = duplicate(x.stdin)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer master.Close()
+	return undelivered(init.Foreground(ctx, master, syscall.Signal(sig)))
 }
 
 // undelivered says what it means that a signal was not delivered.

@@ -23,6 +23,8 @@ type held struct {
 	started        time.Time
 	stdin          *os.File               // the end that is written; nil unless it is open
 	stdout, stderr *os.File               // the ends that are read; nil once released
+	outlet         *os.File               // of a terminal: where what comes out of stdin, its master, is pumped to stdout; nil once it has ended
+	pumped         chan struct{}          // closed when nobody pumps; nil of what has no terminal
 	result         *sandbox.Result        // once it has ended
 	watchers       []func(sandbox.Result) // of the daemon that is connected, told when it ends
 	told           bool                   // its end, to all of them; only its leaf may be left of it
@@ -44,14 +46,21 @@ func (h *held) streams() (launch.Streams, error) {
 		if p.held == nil {
 			continue
 		}
-		fd, err := unix.FcntlInt(p.held.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
+		var err error
+		if *p.dup, err = duplicate(p.held); err != nil {
 			out.Close()
-			return launch.Streams{}, fmt.Errorf("duplicate pipe: %w", err)
+			return launch.Streams{}, err
 		}
-		*p.dup = os.NewFile(uintptr(fd), p.held.Name())
 	}
 	return out, nil
+}
+
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicate pipe: %w", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // release closes our ends of the pipes. Of a nil *os.File that is an error, and nothing else.
@@ -59,6 +68,10 @@ func (h *held) release() {
 	for _, f := range []**os.File{&h.stdin, &h.stdout, &h.stderr} {
 		(*f).Close()
 		*f = nil
+	}
+	if h.pumped == nil { // or who pumps closes it, since he finds the others closed
+		h.outlet.Close()
+		h.outlet = nil
 	}
 }
 
@@ -213,7 +226,7 @@ func (r *Runner) Forget(id, exec string) {
 	})
 }
 
-// CloseStdin closes our end of a stdin that is open.
+// CloseStdin closes our end of a stdin that is open. Of a terminal that is to hang up, once the daemon has closed its own.
 func (r *Runner) CloseStdin(id, exec string) error {
 	return r.kept(id, exec, func(_ *session, x *execution) error {
 		x.stdin.Close() // of a nil *os.File: an error, and nothing else

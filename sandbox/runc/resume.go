@@ -182,6 +182,7 @@ func (r *Runner) restore(in savedSession, h *inheritance) (s *session, follow []
 		if err != nil {
 			return nil, nil, fmt.Errorf("execution %s: %w", e.ID, err)
 		}
+		follow = append(follow, x.pump)
 		switch {
 		case x.result == nil:
 			follow = append(follow, func() { x.follow(x.process.Load()) })
@@ -221,7 +222,7 @@ func (s *session) restore(in savedExec, processes map[uint64]*guest.Process, h *
 	for _, p := range []struct {
 		file **os.File
 		n    int
-	}{{&x.stdin, in.Stdin}, {&x.stdout, in.Stdout}, {&x.stderr, in.Stderr}} {
+	}{{&x.stdin, in.Stdin}, {&x.stdout, in.Stdout}, {&x.stderr, in.Stderr}, {&x.outlet, in.Outlet}} {
 		var err error
 		if *p.file, err = h.file(p.n); err != nil {
 			return nil, err

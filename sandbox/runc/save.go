@@ -48,7 +48,7 @@ func CurrentFormat() Format {
 
 // stateVersion changes with every change of the types below, those of package sandbox
 // among them.
-const stateVersion = 2
+const stateVersion = 3
 
 // saved is a Runner. Files are meant by their place among those that are handed over; -1 is none.
 type saved struct {
@@ -96,6 +96,7 @@ type savedExec struct {
 	Denials               denials
 	Started               time.Time
 	Stdin, Stdout, Stderr int
+	Outlet                int
 	Result                *sandbox.Result // nil as long as it runs
 	Forgotten, Over       bool
 }
@@ -152,6 +153,9 @@ func (r *Runner) Continue() {
 			s.network.Continue()
 			s.paused = false
 		}
+		for _, x := range s.terminals() {
+			x.goOn()
+		}
 		if err := s.hear(s.unheard); err != nil {
 			s.tell("session %s: refusals are not told any more: %v", s.spec.Session, err)
 		}
@@ -194,6 +198,9 @@ func (s *session) save(ctx context.Context, handed *bundle) (out savedSession, e
 		return out, err
 	}
 	s.paused = true
+	for _, x := range s.terminals() {
+		x.stopPump()
+	}
 	for _, f := range files {
 		out.Relay = append(out.Relay, handed.add(f))
 	}
@@ -212,7 +219,7 @@ func (s *session) save(ctx context.Context, handed *bundle) (out savedSession, e
 		out.Execs = append(out.Execs, savedExec{
 			ID: x.id, Background: x.background, Leaf: x.leaf.Name(), Call: x.process.Load().Call(),
 			Group: x.group, Limits: x.limits, Before: x.before, Killed: x.killed.Load(), Spent: x.spent.Load(), Denials: x.denials, Started: x.started,
-			Stdin: handed.add(x.stdin), Stdout: handed.add(x.stdout), Stderr: handed.add(x.stderr),
+			Stdin: handed.add(x.stdin), Stdout: handed.add(x.stdout), Stderr: handed.add(x.stderr), Outlet: handed.add(x.outlet),
 			Result: x.result, Forgotten: x.forgotten, Over: x.over,
 		})
 	}

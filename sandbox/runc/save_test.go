@@ -28,6 +28,7 @@ import (
 var stateTypes = map[int]string{
 	1: "515b673cf2b8e9ca",
 	2: "26b9625941706343",
+	3: "c8ab0d6f6e2febde",
 }
 
 func TestStateVersion(t *testing.T) {
