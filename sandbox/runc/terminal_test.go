@@ -143,13 +143,14 @@ func TestTerminal(t *testing.T) {
 	s.expect(`st=130\r\n`)
 
 	// A new size, and the signal of it.
-	s.send("trap 'echo now $(stty size)' WINCH; echo ready\r")
+	s.send("sh -c 'trap \"echo now; stty size\" WINCH; echo ready; while :; do sleep 0.05; done'\r")
 	s.expect(`ready\r\n`)
 	if err := unix.IoctlSetWinsize(int(s.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 133, Row: 43}); err != nil {
 		t.Fatal(err)
 	}
-	s.send("\r")
-	s.expect(`now 43 133\r\n`)
+	s.expect(`now\r\n43 133\r\n`)
+	s.send("\x03")
+	s.expect(`\$ `)
 
 	// To who is in the foreground, also where ^C would be a byte as others are.
 	s.send("stty raw -echo; sleep 100; stty sane; echo st=$?\r")
