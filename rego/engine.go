@@ -76,6 +76,7 @@ func (e entrypoint) pkg() ast.Ref {
 var ops = map[api.Op]string{
 	api.OpSessionOpen: Open,
 	api.OpExec:        Exec,
+	api.OpShellOpen:   Exec,
 
 	api.OpSessionSignal: Signal,
 	api.OpSessionPause:  Signal,
@@ -90,6 +91,9 @@ var ops = map[api.Op]string{
 	api.OpProcessCancel: Signal,
 	api.OpProcessDelete: Signal,
 	api.OpProcessStop:   Signal,
+	api.OpShellInput:    Signal,
+	api.OpShellResize:   Signal,
+	api.OpShellClose:    Signal,
 	api.OpDrain:         Signal,
 
 	api.OpPolicyActivate: Signal,
@@ -127,6 +131,8 @@ var ops = map[api.Op]string{
 	api.OpProcessWait:   Read,
 	api.OpProcessWatch:  Read,
 	api.OpOutput:        Read,
+	api.OpShellGet:      Read,
+	api.OpShellOutput:   Read,
 	api.OpEvents:        Read,
 	api.OpIntentGet:     Read,
 	api.OpIntentList:    Read,

@@ -170,8 +170,11 @@ type Exec struct {
 // that the daemon writes, and all that comes out of it is stdout.
 type Terminal struct {
 	Cols, Rows int
-	Script     string // can be read once inside, from descriptor 9; "" is no descriptor
+	Script     string // can be read once inside, from descriptor ScriptFD; "" is no descriptor
 }
+
+// ScriptFD is the descriptor of a Terminal.Script.
+const ScriptFD = 9
 
 // Bounds of a terminal.
 const (

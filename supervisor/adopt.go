@@ -42,7 +42,7 @@ func adoptedSession(d api.Session, held *sandbox.Held) (*session, error) {
 // adoptedCall is an execution in flight that the runner has, as the call that carries it on, or why
 // there is none. Its plan is made again from what was asked and what was decided.
 func (s *Supervisor) adoptedCall(in api.Intent, held map[string]*sandbox.Held) (*call, error) {
-	if in.Op != api.OpExec || in.ExecID == "" {
+	if in.Op != api.OpExec && in.Op != api.OpShellOpen || in.ExecID == "" {
 		return nil, errors.New("the supervisor restarted while the operation was in flight")
 	}
 	ses, _ := s.registry.find(in.Principal, in.SessionID)
@@ -61,7 +61,7 @@ func (s *Supervisor) adoptedCall(in api.Intent, held map[string]*sandbox.Held) (
 		return nil, errors.New("the record of its decision is not there")
 	}
 	c := &call{
-		operation: operations[api.OpExec],
+		operation: operations[in.Op],
 		req:       req,
 		intent:    in.IntentID,
 		at:        time.Unix(0, in.AdmittedAtNS),
@@ -84,7 +84,13 @@ func (s *Supervisor) adoptedCall(in api.Intent, held map[string]*sandbox.Held) (
 	x := newExecution(c, ses, req.Exec)
 	x.id, x.held, x.stdin = in.ExecID, true, &stdin{}
 	x.follows(p)
-	if x.log, err = s.spool.Recover(x.id, p.output); err != nil {
+	x.onTerminal(s)
+	if x.shell != nil {
+		x.log, err = s.spool.RecoverRing(x.id, p.output)
+	} else {
+		x.log, err = s.spool.Recover(x.id, p.output)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("its output: %w", err)
 	}
 	s.chronicle.read(func(state *ledger.State) {

@@ -214,16 +214,26 @@ func actCancel(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 	if wait := c.req.Cancel.Wait; wait != nil && !*wait {
 		return s.controlled(c, api.ControlCancelRequested), nil
 	}
+	if err := s.untilEnd(x, grace); err != nil {
+		return api.Payload{}, err
+	}
+	if !isClosed(x.call.done) { // its files are being collected, or the disk is slow: it will have been ended
+		return s.controlled(c, api.ControlCancelRequested), nil
+	}
+	return s.canceled(c)
+}
+
+// untilEnd waits for the end of an execution that has so much grace, and not for ever.
+func (s *Supervisor) untilEnd(x *execution, grace time.Duration) *api.Error {
 	limit := time.NewTimer(endLimit(grace))
 	defer limit.Stop()
 	select {
 	case <-x.call.done:
-		return s.canceled(c)
-	case <-limit.C: // its files are being collected, or the disk is slow: it will have been ended
-		return s.controlled(c, api.ControlCancelRequested), nil
+	case <-limit.C:
 	case <-s.left:
-		return api.Payload{}, errLeft
+		return errLeft
 	}
+	return nil
 }
 
 // endLimit is how long the end of an execution may take that has so much grace.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stockade-dev/stockade/internal/failpoint"
+	"github.com/stockade-dev/stockade/internal/prompt"
 	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -51,6 +52,7 @@ type execution struct {
 	held     bool            // the runner has it already: it is gone on with, not started
 	withheld bool            // it waits for leave; guarded by its session's lock
 	input    *input          // nil unless it was started with its stdin open
+	shell    *shell          // nil unless it has a terminal
 	drained  <-chan struct{} // closed when both its pipes have ended; nil before it has some
 
 	progressed ledger.Progress // of one that is held: what was done to it so far
@@ -88,10 +90,23 @@ func newExecution(c *call, ses *session, req *api.Exec) *execution {
 	return x
 }
 
+// onTerminal makes it a shell, if that was asked for. It has its id by now.
+func (x *execution) onTerminal(s *Supervisor) {
+	if x.req.Terminal != nil {
+		x.shell = newShell(prompt.Nonce(s.salt, x.id), x.req.Terminal)
+	}
+}
+
 // prepare gives the execution its plan, its log and its stdin.
 func (x *execution) prepare(p execPlan, s *Supervisor) error {
 	x.follows(p)
-	x.log = s.spool.Create(x.id, p.output)
+	x.onTerminal(s)
+	if x.shell != nil {
+		x.log = s.spool.CreateRing(x.id, p.output)
+		x.plan.exec.Terminal.Script = x.hook()
+	} else {
+		x.log = s.spool.Create(x.id, p.output)
+	}
 	var err error
 	if x.stdin, err = openStdin(x.req, s.blobs, &s.stdins); err != nil {
 		return err
@@ -210,11 +225,13 @@ func (x *execution) finish(ctx context.Context, s *Supervisor, proc *sandbox.Pro
 		x.input.feed(x, s)
 	}
 	x.drained = x.drain(s, proc)
+	unfollow := x.followShell(s)
 	res, how := x.wait(ctx, s, proc)
 	if how == left {
 		// Our ends first: what is in the pipes is for the successor, and a closed log would drop it.
 		x.session.release(proc)
 		<-x.drained
+		unfollow()
 		return nil, errLeft
 	}
 	unfed := x.stdin.end()
@@ -228,6 +245,7 @@ func (x *execution) finish(ctx context.Context, s *Supervisor, proc *sandbox.Pro
 		x.session.release(proc)
 	}
 	watch.lap("run")
+	unfollow()
 	result, fault := x.conclude(res, how, s.blobs)
 	if slices.ContainsFunc(res.Denials, func(d sandbox.Denial) bool { return d.Rule == sandbox.RuleNetworkLost }) {
 		s.networkLost(x.session)
@@ -436,8 +454,15 @@ func (x *execution) kill(ctx context.Context, s *Supervisor) (reap <-chan time.T
 func (x *execution) deliver(ctx context.Context, s *Supervisor, name api.SignalName, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	if x.shell != nil {
+		name = "HUP" // an interactive shell does not end of TERM, and whatever has a terminal of its hanging up
+	}
 	x.mark(string(name))
 	x.thaw(ctx, s) // or it would never hear it
+	if x.shell != nil {
+		_ = s.launcher.Foreground(ctx, x.session.id, x.id, name.Number()) // who is there holds the shell up; often it is the shell
+		defer s.launcher.Signal(ctx, x.session.id, x.id, api.SignalName("CONT").Number())
+	}
 	if err := s.launcher.Signal(ctx, x.session.id, x.id, name.Number()); err != nil {
 		s.log.Debug("signal", "session_id", x.session.id, "exec_id", x.id, "signal", name, "error", err)
 	}
@@ -481,7 +506,7 @@ func (x *execution) kept() int64 {
 	if x.log == nil {
 		return 0
 	}
-	return x.log.Kept(spool.Stdout) + x.log.Kept(spool.Stderr)
+	return x.log.Kept(spool.Stdout) - x.log.First(spool.Stdout) + x.log.Kept(spool.Stderr)
 }
 
 // follow takes the log for a reader, or reports false when there is none any more: what it held

@@ -490,6 +490,11 @@ func (f *fake) Forget(_, exec string) {
 	}
 }
 
+// Foreground is Signal: whoever runs is in the foreground.
+func (f *fake) Foreground(ctx context.Context, session, exec string, sig int) error {
+	return f.Signal(ctx, session, exec, sig)
+}
+
 func (f *fake) CloseStdin(_ context.Context, _, exec string) error {
 	f.note("close stdin")
 	p := f.process(exec)

@@ -9,7 +9,8 @@ import (
 )
 
 // idleClock ends a session in which nothing happens (R021, C5). Activity is whatever names the
-// session or an execution of it, and every execution that lives: with it its input and its output. It
+// session or an execution of it, and every execution that lives: with it its input and its output. A shell that waits at
+// its prompt is none. It
 // stands still while the session is paused (R079). Its session's mu guards it.
 //
 //	activity ──after──▶ IDLE_WARNING ──grace──▶ IDLE_TIMEOUT, closing
@@ -40,7 +41,15 @@ func (s *session) touchLocked(now time.Time) {
 
 // canIdle reports whether the clock runs.
 func (s *session) canIdle() bool {
-	return s.idle.after > 0 && s.state == stateReady && !s.paused && len(s.live) == 0
+	if s.idle.after <= 0 || s.state != stateReady || s.paused {
+		return false
+	}
+	for _, x := range s.live {
+		if !x.shell.idle() { // one that waits at its prompt is no activity
+			return false
+		}
+	}
+	return true
 }
 
 // rouseIn arms the timer.
@@ -98,6 +107,9 @@ func (s *Supervisor) idle(ses *session) {
 		}
 	case end:
 		_ = s.notice(ses, &ledger.Notice{Kind: api.NoticeTimeout, Detail: fmt.Sprintf("no activity for %v", ses.idle.after+ses.idle.grace)})
+		for _, x := range ses.executing() { // shells that waited
+			x.stop(endIdle.cause, s.defaults.Grace, s.now())
+		}
 		s.finishSession(ses)
 	}
 }

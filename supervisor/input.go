@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -33,6 +34,7 @@ type input struct {
 	pipe  sandbox.Inlet // nil before there is one, and where stdin has been closed before
 	over  bool          // ended is closed
 	turns []*turn       // of those who write or wait to, first come first
+	bytes int64         // that they have said they bring
 
 	content io.ReadCloser // what stdin begins with; nil when it begins with the first input
 	first   *turn         // of content
@@ -46,7 +48,10 @@ type input struct {
 }
 
 // turn is the right to write, once ready is closed.
-type turn struct{ ready chan struct{} }
+type turn struct {
+	ready chan struct{}
+	bytes int64
+}
 
 func newInput() *input {
 	return &input{opened: make(chan struct{}), ended: make(chan struct{}), seen: map[string]bool{}}
@@ -54,14 +59,31 @@ func newInput() *input {
 
 // take joins the queue.
 func (in *input) take() *turn {
+	t, _ := in.join(0, math.MaxInt, 0)
+	return t
+}
+
+// join is take where no more than so many may be in the queue, and bring no more than so many bytes; one always may.
+func (in *input) join(n int64, requests int, bytes int64) (*turn, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	t := &turn{ready: make(chan struct{})}
+	if len(in.turns) >= requests || len(in.turns) > 0 && bytes > 0 && in.bytes+n > bytes {
+		return nil, false
+	}
+	t := &turn{make(chan struct{}), n}
 	in.turns = append(in.turns, t)
+	in.bytes += n
 	if len(in.turns) == 1 {
 		close(t.ready)
 	}
-	return t
+	return t, true
+}
+
+// queued is what is in the queue.
+func (in *input) queued() (requests int, bytes int64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.turns), in.bytes
 }
 
 // give leaves the queue.
@@ -73,6 +95,7 @@ func (in *input) give(t *turn) {
 		return // it has been given back
 	}
 	in.turns = slices.Delete(in.turns, at, at+1)
+	in.bytes -= t.bytes
 	if at == 0 && len(in.turns) > 0 {
 		close(in.turns[0].ready)
 	}

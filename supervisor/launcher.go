@@ -55,6 +55,9 @@ type Launcher interface {
 	// Signal delivers sig to the processes of an execution.
 	Signal(ctx context.Context, session, exec string, sig int) error
 
+	// Foreground delivers sig to the process group that the terminal of an execution listens to.
+	Foreground(ctx context.Context, session, exec string, sig int) error
+
 	// Kill ends the whole tree of an execution, whatever it does.
 	Kill(ctx context.Context, session, exec string) error
 

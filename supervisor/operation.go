@@ -28,6 +28,10 @@ type operation struct {
 var operations = map[api.Op]operation{
 	api.OpSessionOpen:      {admitOpen, planOpen, abandonOpen, actOpen, settledOpen, failedOpen},
 	api.OpExec:             {admitExec, planExecution, abandonExec, actExec, settledExec, failedExec},
+	api.OpShellOpen:        {admitExec, planExecution, abandonExec, actExec, settledExec, failedExec},
+	api.OpShellInput:       {admitControl, planKeys, abandonInput, actKeys, nil, failedShell},
+	api.OpShellResize:      {admitControl, planKeys, abandonInput, actKeys, nil, failedShell},
+	api.OpShellClose:       {admitControl, noRefusal, nothing, actHangup, nil, failedShell},
 	api.OpSessionSignal:    {admitSession, planSignal, nothing, actSignal, nil, failedSignal},
 	api.OpSessionPause:     {admitSession, noRefusal, nothing, actSessionPause, nil, failedControl},
 	api.OpSessionResume:    {admitSession, noRefusal, nothing, actSessionResume, nil, failedControl},

@@ -24,8 +24,9 @@ func materialize(log *spool.Log, st spool.Stream, f outputForm, blobs *blob.Stor
 	if err := log.Err(st); err != nil {
 		return nil, nil, err
 	}
-	kept, total := log.Kept(st), log.Total(st)
-	out := &api.Output{}
+	first := log.First(st)
+	kept, total := log.Kept(st)-first, log.Total(st)
+	out := &api.Output{Offset: first}
 	if total > kept {
 		out.Truncated, out.TotalBytes = true, total
 	}
@@ -35,7 +36,7 @@ func materialize(log *spool.Log, st spool.Stream, f outputForm, blobs *blob.Stor
 	case formTooLarge:
 		return nil, &api.Overflow{Stream: st.String(), SizeBytes: total, LimitBytes: f.inline}, nil
 	case formInline:
-		b, err := beginning(log, st, kept)
+		b, err := beginning(log, st, first, kept)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -46,11 +47,17 @@ func materialize(log *spool.Log, st spool.Stream, f outputForm, blobs *blob.Stor
 		}
 		return out, nil, nil
 	}
-	preview, err := beginning(log, st, min(f.preview, kept))
+	preview, err := beginning(log, st, first, min(f.preview, kept))
 	if err != nil {
 		return nil, nil, err
 	}
-	ref, size, err := log.Commit(st, blobs)
+	var ref string
+	var size int64
+	if first > 0 { // the file is longer than what is left of it
+		ref, size, err = blobs.Put(io.NewSectionReader(streamReader{log, st}, first, kept), "")
+	} else {
+		ref, size, err = log.Commit(st, blobs)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,10 +65,18 @@ func materialize(log *spool.Log, st spool.Stream, f outputForm, blobs *blob.Stor
 	return out, nil, nil
 }
 
+// streamReader reads one stream of a log.
+type streamReader struct {
+	log *spool.Log
+	st  spool.Stream
+}
+
+func (r streamReader) ReadAt(p []byte, off int64) (int, error) { return r.log.ReadAt(r.st, p, off) }
+
 // beginning returns the first n kept bytes.
-func beginning(log *spool.Log, st spool.Stream, n int64) ([]byte, error) {
+func beginning(log *spool.Log, st spool.Stream, first, n int64) ([]byte, error) {
 	b := make([]byte, n)
-	if _, err := log.ReadAt(st, b, 0); err != nil && err != io.EOF {
+	if _, err := log.ReadAt(st, b, first); err != nil && err != io.EOF {
 		return nil, err
 	}
 	return b, nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -175,7 +176,11 @@ func planExec(x *api.Exec, g *api.Grant, env map[string]string, d rego.Decision,
 	if deny := execDenials(x, g, p.form); len(deny) > 0 {
 		return p, deny, nil
 	}
-	limits, clamped := rego.MeetExec(x, *g, d.Limits)
+	bounds := *g
+	if x.Terminal != nil {
+		bounds.Exec.DefaultTimeoutNS = 0 // that is for commands; a shell lives as long as it may
+	}
+	limits, clamped := rego.MeetExec(x, bounds, d.Limits)
 	p.clamped = clamped
 	own := tighter(limits, g.Ceilings)
 	if (own.MemoryBytes != 0 || own.CPUMillis != 0 || own.PIDs != 0) && !can(host, sandbox.LayerExecLimits) {
@@ -189,6 +194,12 @@ func planExec(x *api.Exec, g *api.Grant, env map[string]string, d rego.Decision,
 		StdinOpen:  x.StdinOpen,
 		Limits:     own,
 	}
+	if x.Terminal != nil {
+		p.exec.Terminal = &sandbox.Terminal{Cols: x.Terminal.Cols, Rows: x.Terminal.Rows}
+		if !slices.ContainsFunc(p.exec.Env, func(e string) bool { return strings.HasPrefix(e, "TERM=") }) {
+			p.exec.Env = append(p.exec.Env, "TERM="+defaultTerm)
+		}
+	}
 	p.output = cmp.Or(limits.OutputBytes, def.OutputBytes)
 	p.form.inline = min(cmp.Or(limits.MaxInlineBytes, mostInline), mostInline)
 	if x.MaxInline == 0 {
@@ -196,6 +207,9 @@ func planExec(x *api.Exec, g *api.Grant, env map[string]string, d rego.Decision,
 	}
 	p.note("max_inline_bytes", x.MaxInline, p.form.inline)
 	p.timeout = cmp.Or(time.Duration(limits.TimeoutNS), def.Timeout)
+	if x.Terminal != nil && limits.TimeoutNS == 0 {
+		p.timeout = math.MaxInt64
+	}
 	if left > 0 && left <= p.timeout {
 		p.timeout = 0
 		p.note("timeout_ns", x.TimeoutNS, int64(left))
@@ -290,6 +304,9 @@ func environment(session map[string]string, patch map[string]api.EnvValue, set m
 	}
 	return env
 }
+
+// defaultTerm is the terminal that whoever is attached most likely has.
+const defaultTerm = "xterm-256color"
 
 // defaultPath serves when neither policy nor the caller sets PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

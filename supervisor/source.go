@@ -65,6 +65,13 @@ func (s *Supervisor) keptOutput(r *api.Receipt) (outputSource, func(), error) {
 	if r.Payload.Exec == nil {
 		return &receiptSource{}, func() {}, nil
 	}
+	if r.Op == api.OpShellOpen {
+		t, done, err := s.keptTape(r)
+		if err != nil {
+			return nil, nil, err
+		}
+		return unmarked{t}, done, nil
+	}
 	// What is open when the supervisor closes can be read to its end; nothing is opened behind it.
 	if !s.admission.enter() {
 		return nil, nil, api.Errorf(api.CodeShuttingDown, "the supervisor is shutting down")

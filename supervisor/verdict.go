@@ -20,6 +20,12 @@ func (x *execution) conclude(res sandbox.Result, how fate, blobs *blob.Store) (*
 	r, fault := verdict(res, how, cause, sent)
 	x.log.Seal()
 	r.StdoutBytes, r.StderrBytes = x.written()
+	if x.shell != nil && fault == nil {
+		r.Commands = x.shell.commands()
+		if r.Transcript, fault = transcriptOf(x.log); fault != nil {
+			r.Transcript = ""
+		}
+	}
 	x.testify(r, res)
 	for _, o := range []struct {
 		stream spool.Stream
@@ -42,6 +48,15 @@ func (x *execution) conclude(res sandbox.Result, how fate, blobs *blob.Store) (*
 		r.Silent = x.session.silent
 	}
 	return r, fault
+}
+
+// transcriptOf is the digest of all that came out of a terminal.
+func transcriptOf(log *spool.Log) (string, *api.Error) {
+	sum, err := log.Sum()
+	if err != nil {
+		return "", api.Errorf(api.CodeOutputStoreFailed, "transcript: %v", err)
+	}
+	return sum, nil
 }
 
 // testify adds to a result what the layers say: which ceilings were reached, what was refused, and what went

@@ -117,7 +117,7 @@ func (s *Supervisor) watch(ctx context.Context, x *execution, at *cursor, emit f
 		return false
 	}
 	defer x.leave()
-	src := logSource{x.log}
+	lag := logSource{x.log}
 	lagging := false
 	for ctx.Err() == nil {
 		output, frames := x.log.Changed(), x.wake.next()
@@ -128,11 +128,13 @@ func (s *Supervisor) watch(ctx context.Context, x *execution, at *cursor, emit f
 			return false // it is in the log
 		}
 		for ctx.Err() == nil {
-			if lag := src.behind(*at); (lag != nil) != lagging {
-				if lagging = lag != nil; lagging {
-					emit(api.Event{Kind: "lagged", Cursor: at.String(), IntentID: x.call.intent, ExecID: x.id, Lagged: lag})
+			if behind := lag.behind(*at); (behind != nil) != lagging {
+				if lagging = behind != nil; lagging {
+					emit(api.Event{Kind: "lagged", Cursor: at.String(), IntentID: x.call.intent, ExecID: x.id, Lagged: behind})
 				}
 			}
+			src := x.source()
+			skip(x.call.intent, x.id, at, src.first(*at), emit)
 			chunk, err := src.next(at, readAtOnce)
 			if err != nil {
 				s.log.Warn("output cannot be read", "exec_id", x.id, "error", err)
@@ -213,7 +215,7 @@ func (s *Supervisor) Output(ctx context.Context, req *api.Request) (*api.Pending
 			x.leave()
 		}
 		p, err := s.pending(x, at, most)
-		if err != nil || len(p.Output) > 0 {
+		if err != nil || len(p.Output) > 0 || p.Gone != nil {
 			return p, nil, err
 		}
 		select {
@@ -268,8 +270,14 @@ func (s *Supervisor) pending(x *execution, at cursor, most int64) (*api.Pending,
 	p := &api.Pending{IntentID: x.call.intent, ExecID: x.id, SessionID: x.session.id, State: record.State}
 	if x.follow() {
 		defer x.leave()
+		src := x.source()
+		if first := src.first(at); first != at {
+			p.Gone = &api.Gone{From: at.String(), FirstAvailable: first.String()}
+			p.Cursor = first.String()
+			return p, nil
+		}
 		var err error
-		if p.Output, err = chunks(logSource{x.log}, &at, most); err != nil {
+		if p.Output, err = chunks(src, &at, most); err != nil {
 			return nil, api.Errorf(api.CodeBlobFailed, "output: %v", err)
 		}
 	}

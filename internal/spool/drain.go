@@ -113,7 +113,7 @@ func (d *drain) take(fd int) (int, error) {
 	if l.sealed || s.final {
 		return splice(fd, l.store.null, nil, d.size)
 	}
-	if s.err != nil || s.dropped > 0 || s.kept >= l.limit {
+	if s.err != nil || s.dropped > 0 || s.kept >= l.bound(d.st) {
 		return d.drop(fd)
 	}
 	if s.file == nil {
@@ -136,7 +136,7 @@ func (d *drain) take(fd int) (int, error) {
 		return d.fail(fd, err)
 	}
 	off := s.kept
-	n, err := splice(fd, s.file, &off, int(min(int64(d.size), l.limit-s.kept)))
+	n, err := splice(fd, s.file, &off, int(min(int64(d.size), l.bound(d.st)-s.kept)))
 	if n > 0 {
 		failpoint.Hit("spool.spliced")
 		l.mu.Lock()
@@ -145,6 +145,9 @@ func (d *drain) take(fd int) (int, error) {
 		l.wake()
 		l.mu.Unlock()
 		d.unhashed += n
+		if err := d.trim(); err != nil {
+			return d.fail(fd, err)
+		}
 		return n, nil
 	}
 	if err != nil && err != unix.EAGAIN {

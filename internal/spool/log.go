@@ -2,7 +2,6 @@ package spool
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -28,6 +27,7 @@ type Log struct {
 
 	mu      sync.Mutex // guards what follows, and files, counts and errors of the streams
 	order   order
+	ring    ring
 	changed chan struct{} // nil while nobody waits
 	sealed  bool          // written under every stream's moving as well
 	closed  bool          // likewise
@@ -97,6 +97,9 @@ func (l *Log) ReadAt(st Stream, p []byte, off int64) (int, error) {
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read %s of %s: %w", st, l.id, err)
+	}
+	if off < l.First(st) {
+		return 0, fmt.Errorf("read %s of %s at %d: %w", st, l.id, off, ErrGone)
 	}
 	if off >= kept {
 		return 0, io.EOF
@@ -213,6 +216,9 @@ func (l *Log) Close() {
 			f.Close()
 		}
 	}
+	if l.ring.file != nil {
+		l.ring.file.Close()
+	}
 	l.wake()
 	l.store.leave(l.id)
 }
@@ -239,6 +245,9 @@ func (l *Log) commit(st Stream, blobs *blob.Store) (ref string, err error) {
 	l.mu.Unlock()
 	if !sealed {
 		return "", errors.New("bug: the log is not sealed")
+	}
+	if l.First(st) > 0 {
+		return "", fmt.Errorf("the beginning: %w", ErrGone)
 	}
 	if ref, err = l.hash(st); err != nil {
 		return "", err
@@ -281,7 +290,7 @@ func (l *Log) hash(st Stream) (ref string, err error) {
 		s.sum.Write((*buf)[:n])
 		s.hashed += int64(n)
 		if err == io.EOF {
-			return "sha256:" + hex.EncodeToString(s.sum.Sum(nil)), nil
+			return hashedRef(s.sum.Sum(nil)), nil
 		}
 		if err != nil {
 			return "", err

@@ -8,6 +8,7 @@
 //
 //	DIR/ID.stdout  DIR/ID.stderr    what the process wrote, from the first byte
 //	DIR/ID.chunks                   in which order it came; see FORMAT.md
+//	DIR/ID.ring                     where a ring begins
 //	DIR/.spare-N                    empty, for the next execution
 package spool
 
@@ -149,7 +150,7 @@ func (s *Store) List() ([]Kept, error) {
 		}
 		k := found[id]
 		k.ID = id
-		k.Bytes += st.Size
+		k.Bytes += min(st.Size, 512*st.Blocks) // a ring has a hole
 		if at := time.Unix(st.Mtim.Unix()); at.After(k.Modified) {
 			k.Modified = at
 		}
@@ -171,7 +172,7 @@ const chunksSuffix = "chunks"
 
 // suffixes are the files of an execution. The chunk log comes first: without it the streams
 // are still whole.
-var suffixes = [...]string{chunksSuffix, Stdout.String(), Stderr.String()}
+var suffixes = [...]string{chunksSuffix, Stdout.String(), Stderr.String(), ringSuffix}
 
 // wellFormed says whether id is one of [a-z0-9_-]{1,64}, which is a safe part of a file name.
 func wellFormed(id string) bool {

@@ -63,12 +63,12 @@ lapsed := {denial |
 deny contains {
 	"code": "operation_not_allowed",
 	"subject": "operation",
-	"message": "this entry point decides host.exec only",
+	"message": "this entry point decides host.exec and host.shell.open only",
 } if {
 	not of_this_package
 }
 
-of_this_package if input.request.op == "host.exec"
+of_this_package if input.request.op in {"host.exec", "host.shell.open"}
 
 # METADATA
 # title: The session is the caller's own

@@ -39,6 +39,8 @@ operations := {
 	"host.process.wait",
 	"host.process.watch",
 	"host.process.output",
+	"host.shell.get",
+	"host.shell.output",
 	"host.events",
 	"intent.get",
 	"intent.list",

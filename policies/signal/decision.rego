@@ -46,6 +46,9 @@ on_execution := {
 	"host.process.resume",
 	"host.process.cancel",
 	"host.process.delete",
+	"host.shell.input",
+	"host.shell.resize",
+	"host.shell.close",
 }
 
 # METADATA
@@ -149,7 +152,7 @@ deny contains {
 	"message": "the grant of the session has ended",
 } if {
 	input.session.grant.expires_at_ns <= input.now_ns
-	op in {"host.process.input", "host.process.modify", "host.process.resume", "host.session.resume"}
+	op in {"host.process.input", "host.process.modify", "host.process.resume", "host.session.resume", "host.shell.input", "host.shell.resize"}
 }
 
 # METADATA

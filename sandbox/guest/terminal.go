@@ -109,18 +109,17 @@ func (f *commandFrame) control() *Error {
 	if f.Script == "" {
 		return nil
 	}
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return &Error{StageTerminal, "pipe", errno(err)}
+	// A memory file, not a pipe: some shells open it again by its name, /dev/fd/9, and a pipe that nobody writes would
+	// keep them waiting.
+	script, err := unix.MemfdCreate("script", unix.MFD_CLOEXEC)
+	if err != nil {
+		return &Error{StageTerminal, "memfd", errno(err)}
 	}
-	defer closeFDs(pipe[0], pipe[1])
-	if n, err := unix.Write(pipe[1], []byte(f.Script)); err != nil || n != len(f.Script) {
-		return &Error{StageTerminal, "write script", syscall.E2BIG}
+	defer unix.Close(script)
+	if n, err := unix.Pwrite(script, []byte(f.Script), 0); err != nil || n != len(f.Script) {
+		return &Error{StageTerminal, "write script", syscall.EIO}
 	}
-	if err := unix.SetNonblock(pipe[0], false); err != nil {
-		return &Error{StageTerminal, "fcntl", errno(err)}
-	}
-	if err := unix.Dup3(pipe[0], ScriptFD, 0); err != nil {
+	if err := unix.Dup3(script, ScriptFD, 0); err != nil {
 		return &Error{StageTerminal, "dup", errno(err)}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/guest"
 )
 
 // The output of a terminal comes to the daemon through a pipe, as every output does: what has left the terminal, and nobody
@@ -18,6 +19,9 @@ import (
 
 // pumpSize is what is moved at a time, at most.
 const pumpSize = 64 << 10
+
+// Who writes a script and who reads it mean the same descriptor.
+var _ = [1]struct{}{}[sandbox.ScriptFD-guest.ScriptFD]
 
 // openTerminal gives the execution the master of a new terminal and the pipe of its output, and returns the slave,
 // which the caller closes. What it made is closed by release.

@@ -17,6 +17,10 @@ func (r *Request) SetParameters(body []byte) (Scope, *Error) {
 var bodies = map[Op]func(*Request, []byte) (Scope, *Error){
 	OpSessionOpen:   parametersOf(func(r *Request, p *SessionOpen) Scope { r.Open = p; return p.Scope }),
 	OpExec:          parametersOf(func(r *Request, p *Exec) Scope { r.Exec = p; return p.Scope }),
+	OpShellOpen:     parametersOf(func(r *Request, p *Exec) Scope { p.asShell(); r.Exec = p; return p.Scope }),
+	OpShellInput:    parametersOf(func(r *Request, p *ShellInput) Scope { r.Keys = p; return p.Scope }),
+	OpShellResize:   parametersOf(func(r *Request, p *ShellResize) Scope { r.Resize = p; return p.Scope }),
+	OpShellClose:    parametersOf(func(r *Request, p *ShellClose) Scope { r.Hangup = p; return p.Scope }),
 	OpSessionSignal: parametersOf(func(r *Request, p *SessionSignal) Scope { r.Signal = p; return p.Scope }),
 	OpSessionClose:  parametersOf(func(r *Request, p *SessionClose) Scope { r.Close = p; return p.Scope }),
 	OpSessionPause:  parametersOf(setSession),
@@ -108,6 +112,12 @@ func (r *Request) Ref() *ProcessRef {
 		return &r.Process.ProcessRef
 	case r.Cancel != nil:
 		return &r.Cancel.ProcessRef
+	case r.Keys != nil:
+		return &r.Keys.ProcessRef
+	case r.Resize != nil:
+		return &r.Resize.ProcessRef
+	case r.Hangup != nil:
+		return &r.Hangup.ProcessRef
 	}
 	return nil
 }

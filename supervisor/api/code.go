@@ -64,6 +64,11 @@ const (
 	CodeSessionPaused      Code = "session_paused"
 	CodeStdinClosed        Code = "stdin_closed"
 	CodeStdinFull          Code = "stdin_full"
+	CodeNoShell            Code = "no_shell"
+	CodeShellClosed        Code = "shell_closed"
+	CodeWriterHeld         Code = "writer_held"
+	CodeInvalidToken       Code = "invalid_token"
+	CodeTerminalFailed     Code = "terminal_failed"
 	CodeKeyConflict        Code = "idempotency_conflict"
 	CodeKeyInFlight        Code = "idempotency_in_flight"
 	CodeDraining           Code = "draining"
@@ -229,10 +234,13 @@ var Codes = []CodeInfo{
 	{CodeExecEnded, 409, "The execution has ended."},
 	{CodeExecNotStarted, 409, "The execution waits for its turn, or has not come to run yet."},
 	{CodeExecActive, 409, "The execution has not ended; cancel it first."},
-	{CodeQueueFull, 429, "The session runs as many executions as it may, and as many as may wait are waiting."},
+	{CodeQueueFull, 429, "The session runs as many executions as it may, and as many as may wait are waiting; or as much waits to be typed into a shell as may."},
 	{CodeSessionPaused, 409, "The session is paused; resume it first."},
 	{CodeStdinClosed, 409, "The execution was not started with stdin_open, or its stdin has been closed."},
 	{CodeStdinFull, 429, "The command does not read; a part of the input was written, and the payload says how much."},
+	{CodeNoShell, 409, "The execution is not a shell: it has no terminal."},
+	{CodeWriterHeld, 409, "Somebody is attached to the shell and types; takeover makes him an observer."},
+	{CodeInvalidToken, 400, "The token is not one that was given out for this shell."},
 	{CodeKeyConflict, 409, "The idempotency key was used for another request."},
 	{CodeKeyInFlight, 409, "The request with this idempotency key is in flight; its receipt can be waited for."},
 	{CodePolicyFixed, 409, "The policy came with the supervisor, or with its start, and there is no place to read another from."},
@@ -261,6 +269,7 @@ var Codes = []CodeInfo{
 	{CodeInlineForbidden, 403, "Inline was required, but policy wants blobs."},
 	{CodeOutputStoreFailed, 500, "The output could not be stored."},
 	{CodeWaitFailed, 502, "The supervisor lost track of the execution; how it ended is unknown."},
+	{CodeShellClosed, 200, "The shell was closed by host.shell.close."},
 	{CodeCanceled, 200, "The caller canceled the execution."},
 	{CodeSessionIdle, 200, "The session was idle for too long, and the execution ended with it."},
 	{CodeLost, 503, "The supervisor restarted, and the runner no longer had the execution; how it ended is unknown."},
@@ -338,6 +347,7 @@ var Codes = []CodeInfo{
 	{CodeMountTarget, 422, "A path inside cannot be a mount target."},
 	{CodeUnsupportedByHost, 501, "The kernel lacks what the grant demands; nothing was downgraded."},
 	{CodeNotEnforced, 502, "Read back from the kernel, a layer was not in force; the session was torn down."},
+	{CodeTerminalFailed, 429, "No terminal can be had: the session has as many as it may, or the host has."},
 	{CodeProtectedPath, 422, "A path that must be protected cannot be: it is a symbolic link or a device, or cannot be reserved."},
 	{CodeNoOverlay, 404, "There is no overlay at this path inside, or more than one and none was named."},
 	{CodeCommitConflict, 409, "What lies below the overlay has changed in a way that cannot be written over; the payload says how far the commit came."},

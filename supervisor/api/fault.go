@@ -25,6 +25,7 @@ const (
 	maxName    = 128         // bytes of a label's name, of a member of scope
 	maxPage    = 1000        // elements of a list that is read
 	maxComment = 1024        // bytes of what is said about a decision
+	maxActions = 64          // of one input of a shell
 	maxEgress  = 256         // destinations of one network: policy compares each with each of its own
 )
 
@@ -177,6 +178,46 @@ func inputFault(in *ProcessInput) string {
 		return "data is inline_text, inline_bytes or secret_text"
 	}
 	return stdinFault(&Exec{Stdin: in.Data})
+}
+
+// keysFault is inputFault of what is typed.
+func keysFault(in *ShellInput) string {
+	if in.Data == nil && len(in.Actions) > 0 {
+		return ""
+	}
+	if in.Data == nil {
+		return "there is neither data nor an action"
+	}
+	return inputFault(&ProcessInput{Data: in.Data})
+}
+
+func actionsFault(actions []ShellAction) string {
+	if len(actions) > maxActions {
+		return fmt.Sprintf("actions has more than %d elements", maxActions)
+	}
+	for i, a := range actions {
+		at := fmt.Sprintf("actions/%d/", i)
+		switch a.Type {
+		case ActionCtrlC, ActionCtrlD, ActionSIGINT, ActionSIGTERM, ActionSIGKILL:
+			if a.Cols != 0 || a.Rows != 0 {
+				return at + "cols and rows are those of RESIZE"
+			}
+		case ActionResize:
+			if f := sizeFault(a.Cols, a.Rows); f != "" {
+				return at + f
+			}
+		default:
+			return at + "type is none of CTRL_C, CTRL_D, SIGINT, SIGTERM, SIGKILL and RESIZE"
+		}
+	}
+	return ""
+}
+
+func sizeFault(cols, rows int) string {
+	if cols < 1 || rows < 1 || cols > maxTerminal || rows > maxTerminal {
+		return fmt.Sprintf("cols and rows are numbers from 1 to %d", maxTerminal)
+	}
+	return ""
 }
 
 func signalFault(name SignalName) string {

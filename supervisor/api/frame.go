@@ -29,6 +29,7 @@ const (
 	FrameInput    FrameKind = "host.exec.input"    // input was written
 	FrameStopping FrameKind = "host.exec.stopping" // it was asked to end, and is killed when it does not
 	FrameAdopted  FrameKind = "host.exec.adopted"  // a supervisor that came later goes on with it
+	FrameShell    FrameKind = "host.shell.state"   // of a shell, from here on
 )
 
 // FramePayload is what a frame carries: totals, never the bytes themselves (R121, R122).
@@ -44,6 +45,15 @@ type FramePayload struct {
 	TimeoutNS   int64  `json:"timeout_ns,omitzero"`
 	Cause       Code   `json:"cause,omitzero"`      // of its end
 	KillAtNS    int64  `json:"kill_at_ns,omitzero"` // when TERM becomes KILL
+
+	// Of a shell.
+	Status    ShellState `json:"status,omitempty"`
+	CommandID string     `json:"command_id,omitempty"` // that begins, or has ended
+	ExitCode  *int       `json:"exit_code,omitzero"`
+	Commands  int64      `json:"commands,omitzero"` // that have ended so far
+	Skipped   int64      `json:"skipped,omitzero"`  // changes of state since the last frame that have none of their own
+	Cols      int        `json:"cols,omitzero"`
+	Rows      int        `json:"rows,omitzero"`
 }
 
 // FrameList is a page of the frames of one intent, in order. Receipt is there once it is settled and

@@ -49,6 +49,13 @@ const (
 	OpProcessDelete Op = "host.process.delete"
 	OpProcessStop   Op = "host.process.stop"
 
+	OpShellOpen   Op = "host.shell.open"
+	OpShellGet    Op = "host.shell.get"
+	OpShellOutput Op = "host.shell.output"
+	OpShellInput  Op = "host.shell.input"
+	OpShellResize Op = "host.shell.resize"
+	OpShellClose  Op = "host.shell.close"
+
 	OpApprovalList Op = "host.approval.list"
 	OpApprovalGet  Op = "host.approval.get"
 	OpApprove      Op = "host.approval.approve"

@@ -33,6 +33,7 @@ type Process struct {
 	Argv        []string          `json:"argv"`                  // the beginning of it
 	Labels      map[string]string `json:"labels,omitempty"`
 	StdinOpen   bool              `json:"stdin_open,omitzero"`
+	Shell       bool              `json:"shell,omitzero"`     // it has a terminal
 	ExitCode    *int              `json:"exit_code,omitzero"` // once it has exited by itself
 	Signal      string            `json:"signal,omitempty"`
 	ErrorCode   Code              `json:"error_code,omitzero"`

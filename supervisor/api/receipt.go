@@ -82,6 +82,7 @@ type Payload struct {
 	Signal  *SignalResult  `json:"signal,omitzero"`
 	Close   *CloseResult   `json:"close,omitzero"`
 	Control *ControlResult `json:"control,omitzero"`
+	Shell   *ShellResult   `json:"shell,omitzero"`
 	Space   *SpaceResult   `json:"workspace,omitzero"`
 	File    *file.Result   `json:"file,omitzero"`
 	Blob    *BlobResult    `json:"blob,omitzero"`
@@ -180,6 +181,8 @@ type ExecResult struct {
 	Dropped      int64      `json:"denials_dropped,omitzero"`
 	Silent       []string   `json:"unreported_layers,omitempty"` // that cannot say what they refuse; of a command that failed
 	Network      *Traffic   `json:"network,omitzero"`            // through the relay
+	Transcript   string     `json:"transcript,omitempty"`        // of a shell: sha256:<hex> of all that came out of its terminal, kept or not, marks included
+	Commands     int64      `json:"commands,omitzero"`           // of a shell: how many it said had ended
 	StartedAtNS  int64      `json:"started_at_ns,omitzero"`
 	StartedAt    string     `json:"started_at,omitempty"`
 	EndedAtNS    int64      `json:"ended_at_ns,omitzero"`
@@ -253,6 +256,7 @@ type Output struct {
 	Blob        *BlobOutput  `json:"blob,omitzero"`
 	Truncated   bool         `json:"truncated,omitzero"`   // the output ceiling cut it
 	TotalBytes  int64        `json:"total_bytes,omitzero"` // written by the process, when truncated
+	Offset      int64        `json:"offset,omitzero"`      // of a shell: where what is kept begins, the end of its output
 }
 
 // Kept is how many bytes of the stream there are to read: 0 of output that is absent.

@@ -29,6 +29,11 @@ func (r Request) Redact(salt []byte) Request {
 		input.Data = redactStdin(input.Data, salt)
 		r.Input = &input
 	}
+	if r.Keys != nil {
+		keys := *r.Keys
+		keys.Data = redactStdin(keys.Data, salt)
+		r.Keys = &keys
+	}
 	if r.File != nil && r.File.Write != nil && r.File.Write.Content.SecretText != nil {
 		tool, write := *r.File, *r.File.Write
 		c := &write.Content
@@ -56,6 +61,8 @@ func (r *Request) Redacted() bool {
 		return secret(r.Exec.EnvPatch) || r.Exec.Stdin != nil && r.Exec.Stdin.SecretDigest != ""
 	case r.Input != nil:
 		return r.Input.Data != nil && r.Input.Data.SecretDigest != ""
+	case r.Keys != nil:
+		return r.Keys.Data != nil && r.Keys.Data.SecretDigest != ""
 	case r.File != nil && r.File.Write != nil:
 		return r.File.Write.Content.SecretDigest != ""
 	}

@@ -26,6 +26,9 @@ type Request struct {
 	Process *ProcessTarget `json:"process,omitzero"` // host.process.pause, resume and delete
 	Cancel  *ProcessCancel `json:"cancel,omitzero"`
 	Stop    *ProcessStop   `json:"stop,omitzero"`
+	Keys    *ShellInput    `json:"shell_input,omitzero"`
+	Resize  *ShellResize   `json:"shell_resize,omitzero"`
+	Hangup  *ShellClose    `json:"shell_close,omitzero"`
 	Drain   *Drain         `json:"drain,omitzero"`
 	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
 	Narrow  *SessionNarrow `json:"narrow,omitzero"`
@@ -142,7 +145,7 @@ type EnvValue struct {
 	Unset        bool   // JSON null, in an env_patch only: remove the variable
 }
 
-// Exec asks for one command in a session (host.exec).
+// Exec asks for one command in a session (host.exec), or for a shell: a command on a terminal (host.shell.open).
 type Exec struct {
 	SessionID  string              `json:"session_id"`
 	Argv       []string            `json:"argv"`
@@ -157,6 +160,7 @@ type Exec struct {
 	Outputs    []string            `json:"outputs,omitempty"`   // inside paths returned as blobs once the command has ended
 	Labels     map[string]string   `json:"labels,omitempty"`    // shown to policy, filterable
 	StdinOpen  bool                `json:"stdin_open,omitzero"` // stdin stays open after what Stdin says, for host.process.input
+	Terminal   *Terminal           `json:"terminal,omitzero"`   // of host.shell.open alone
 	Wait       *bool               `json:"wait,omitzero"`       // false: answer with the ids as soon as the intent is durable
 	WaitMS     int64               `json:"wait_ms,omitzero"`    // answer with the receipt, or after so long with the ids and the output so far
 	Scope      Scope               `json:"scope,omitzero"`

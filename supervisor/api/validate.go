@@ -39,37 +39,29 @@ var checks = map[Op][]check{
 			return destinationsFault("egress", r.Open.Target.Local.NetworkMode, r.Open.Target.Local.Egress)
 		}},
 	},
-	OpExec: {
-		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Exec.SessionID) }},
-		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Exec.Scope) }},
-		{CodeArgvEmpty, func(r *Request) string {
-			if len(r.Exec.Argv) == 0 || r.Exec.Argv[0] == "" {
-				return "argv needs a first element that is not empty"
-			}
-			return ""
-		}},
-		{CodeArgvInvalid, func(r *Request) string { return argvFault(r.Exec.Argv) }},
-		{CodeInvalidCwd, func(r *Request) string { return optional("cwd", r.Exec.Cwd, pathFault) }},
-		{CodeInvalidEnv, func(r *Request) string { return envFault(r.Exec.EnvPatch, true) }},
-		{CodeInvalidStdin, func(r *Request) string { return stdinFault(r.Exec) }},
-		{CodeInvalidStdinRef, func(r *Request) string { return mismatch("stdin_ref", r.Exec.stdinRef(), blobPattern) }},
-		{CodeInvalidParams, func(r *Request) string { return negative("timeout_ns", r.Exec.TimeoutNS) }},
-		{CodeInvalidParams, func(r *Request) string { return negative("max_inline_bytes", r.Exec.MaxInline) }},
-		{CodeInvalidParams, func(r *Request) string { return limitsFault(r.Exec.Limits) }},
-		{CodeInvalidParams, func(r *Request) string { return sessionLimitsFault(r.Exec.Limits) }},
-		{CodeInvalidOutputMode, func(r *Request) string {
-			return unlisted("output_mode", r.Exec.OutputMode, "", "auto", "require_inline")
-		}},
-		{CodeInvalidParams, func(r *Request) string { return pathsFault("outputs", r.Exec.Outputs) }},
-		{CodeInvalidLabel, func(r *Request) string { return labelsFault(r.Exec.Labels) }},
-		{CodeInvalidParams, func(r *Request) string { return waitFault(r.Exec.WaitMS) }},
+	OpExec: append([]check{{CodeInvalidParams, func(r *Request) string {
+		return needless("terminal", r.Exec.Terminal != nil)
+	}}}, execChecks...),
+	OpShellOpen: append([]check{
 		{CodeInvalidParams, func(r *Request) string {
-			if r.Exec.Wait != nil && r.Exec.WaitMS != 0 {
-				return "wait and wait_ms contradict each other"
+			if r.Exec.Terminal == nil || !r.Exec.StdinOpen {
+				return "a shell has a terminal, and what it reads stays open"
 			}
-			return ""
+			return sizeFault(r.Exec.Terminal.Cols, r.Exec.Terminal.Rows)
 		}},
-	},
+		{CodeInvalidParams, func(r *Request) string {
+			return needless("stdin, stdin_ref and outputs", r.Exec.Stdin != nil || r.Exec.StdinRef != "" || len(r.Exec.Outputs) > 0)
+		}},
+		{CodeInvalidParams, func(r *Request) string { return needless("wait", r.Exec.Wait != nil) }},
+	}, execChecks...),
+	OpShellInput: control(
+		check{CodeInvalidStdin, func(r *Request) string { return keysFault(r.Keys) }},
+		check{CodeInvalidParams, func(r *Request) string { return actionsFault(r.Keys.Actions) }},
+		check{CodeInvalidParams, func(r *Request) string { return optional("input_id", r.Keys.InputID, keyFault) }}),
+	OpShellResize: control(check{CodeInvalidParams, func(r *Request) string { return sizeFault(r.Resize.Cols, r.Resize.Rows) }}),
+	OpShellClose: control(
+		check{CodeInvalidMode, func(r *Request) string { return unlisted("mode", r.Hangup.Mode, "", "graceful", "force") }},
+		check{CodeInvalidParams, func(r *Request) string { return graceFault(r.Hangup.GraceNS) }}),
 	OpSessionSignal: {
 		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Signal.SessionID) }},
 		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Signal.Scope) }},
@@ -164,6 +156,8 @@ var checks = map[Op][]check{
 		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
 	},
 	OpOutput:       processReadChecks,
+	OpShellGet:     processReadChecks,
+	OpShellOutput:  processReadChecks,
 	OpProcessGet:   processReadChecks,
 	OpProcessWait:  processReadChecks,
 	OpProcessWatch: processReadChecks,
@@ -224,6 +218,37 @@ var checks = map[Op][]check{
 }
 
 var (
+	execChecks = []check{
+		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Exec.SessionID) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Exec.Scope) }},
+		{CodeArgvEmpty, func(r *Request) string {
+			if len(r.Exec.Argv) == 0 || r.Exec.Argv[0] == "" {
+				return "argv needs a first element that is not empty"
+			}
+			return ""
+		}},
+		{CodeArgvInvalid, func(r *Request) string { return argvFault(r.Exec.Argv) }},
+		{CodeInvalidCwd, func(r *Request) string { return optional("cwd", r.Exec.Cwd, pathFault) }},
+		{CodeInvalidEnv, func(r *Request) string { return envFault(r.Exec.EnvPatch, true) }},
+		{CodeInvalidStdin, func(r *Request) string { return stdinFault(r.Exec) }},
+		{CodeInvalidStdinRef, func(r *Request) string { return mismatch("stdin_ref", r.Exec.stdinRef(), blobPattern) }},
+		{CodeInvalidParams, func(r *Request) string { return negative("timeout_ns", r.Exec.TimeoutNS) }},
+		{CodeInvalidParams, func(r *Request) string { return negative("max_inline_bytes", r.Exec.MaxInline) }},
+		{CodeInvalidParams, func(r *Request) string { return limitsFault(r.Exec.Limits) }},
+		{CodeInvalidParams, func(r *Request) string { return sessionLimitsFault(r.Exec.Limits) }},
+		{CodeInvalidOutputMode, func(r *Request) string {
+			return unlisted("output_mode", r.Exec.OutputMode, "", "auto", "require_inline")
+		}},
+		{CodeInvalidParams, func(r *Request) string { return pathsFault("outputs", r.Exec.Outputs) }},
+		{CodeInvalidLabel, func(r *Request) string { return labelsFault(r.Exec.Labels) }},
+		{CodeInvalidParams, func(r *Request) string { return waitFault(r.Exec.WaitMS) }},
+		{CodeInvalidParams, func(r *Request) string {
+			if r.Exec.Wait != nil && r.Exec.WaitMS != 0 {
+				return "wait and wait_ms contradict each other"
+			}
+			return ""
+		}},
+	}
 	sessionChecks = []check{
 		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Session.SessionID) }},
 		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Session.Scope) }},
@@ -302,7 +327,6 @@ func (r *Request) Validate() *Error {
 func (r *Request) parametersMatch() bool {
 	set := map[Op]bool{
 		OpSessionOpen:   r.Open != nil,
-		OpExec:          r.Exec != nil,
 		OpSessionSignal: r.Signal != nil,
 		OpSessionClose:  r.Close != nil,
 		OpProcessInput:  r.Input != nil,
@@ -313,11 +337,15 @@ func (r *Request) parametersMatch() bool {
 		OpDrain:         r.Drain != nil,
 		OpSessionNarrow: r.Narrow != nil,
 		OpBlobPut:       r.Blob != nil,
+		OpShellInput:    r.Keys != nil,
+		OpShellResize:   r.Resize != nil,
+		OpShellClose:    r.Hangup != nil,
 	}
 	for _, group := range []struct {
 		set bool
 		ops []Op
 	}{
+		{r.Exec != nil, []Op{OpExec, OpShellOpen}},
 		{r.Session != nil, []Op{OpSessionPause, OpSessionResume}},
 		{r.Process != nil, []Op{OpProcessPause, OpProcessResume, OpProcessDelete}},
 		{r.Verdict != nil, []Op{OpApprove, OpDeny}},

@@ -54,6 +54,7 @@ func (s *State) enqueue(it *intent, r *Intent, ask *requestExec) {
 			Argv:       ask.Argv,
 			Labels:     ask.Labels,
 			StdinOpen:  ask.StdinOpen,
+			Shell:      it.Op == api.OpShellOpen,
 			QueuedAtNS: r.AtNS,
 		},
 		owner:   it.owner,
@@ -97,8 +98,15 @@ func (s *State) transition(p *process, at int64) {
 	s.note(p.owner, p.event(api.NoticeProcess, at))
 }
 
+func (p *process) op() api.Op {
+	if p.Shell {
+		return api.OpShellOpen
+	}
+	return api.OpExec
+}
+
 func (p *process) event(kind api.NoticeKind, at int64) api.Notice {
-	n := api.Notice{Kind: kind, AtNS: at, SessionID: p.SessionID, ExecID: p.ExecID, IntentID: p.IntentID, Op: api.OpExec}
+	n := api.Notice{Kind: kind, AtNS: at, SessionID: p.SessionID, ExecID: p.ExecID, IntentID: p.IntentID, Op: p.op()}
 	switch kind {
 	case api.NoticeProcess:
 		n.State, n.Reason = string(p.State), p.Reason
@@ -230,6 +238,7 @@ var outcomes = map[api.Code]struct {
 	api.CodeSessionExpired:      {api.StateTimedOut, string(api.CodeSessionExpired)},
 	api.CodeSessionIdle:         {api.StateTimedOut, string(api.CodeSessionIdle)},
 	api.CodeCanceled:            {api.StateCanceled, string(api.CodeCanceled)},
+	api.CodeShellClosed:         {api.StateCanceled, string(api.CodeShellClosed)},
 	api.CodeSessionClosed:       {api.StateCanceled, string(api.CodeSessionClosed)},
 	api.CodeOOMKilled:           {api.StateFailed, "oom"},
 	api.CodeCPUTimeExceeded:     {api.StateFailed, "cpu_time"},

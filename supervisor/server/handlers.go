@@ -153,6 +153,12 @@ func named() map[api.Op]func(*call, *api.Request) {
 		api.OpSessionNarrow: (*call).carryOut,
 		api.OpSessionClose:  (*call).carryOut,
 		api.OpExec:          (*call).exec,
+		api.OpShellOpen:     (*call).openShell,
+		api.OpShellGet:      show(Supervisor.Shell),
+		api.OpShellOutput:   (*call).shell,
+		api.OpShellInput:    (*call).carryOut,
+		api.OpShellResize:   (*call).carryOut,
+		api.OpShellClose:    (*call).carryOut,
 		api.OpProcessGet:    show(Supervisor.Process),
 		api.OpProcessList:   show(Supervisor.Processes),
 		api.OpProcessWait:   show(Supervisor.Wait),
@@ -328,6 +334,29 @@ func (c *call) output(req *api.Request) {
 		return
 	}
 	document(c, v, denial, err)
+}
+
+// openShell answers when the shell is ready for its first command, or how it ended.
+func (c *call) openShell(req *api.Request) {
+	shell, receipt, err := c.server.sup.OpenShell(c.r.Context(), req)
+	if err != nil || receipt != nil {
+		c.receipt(receipt, err)
+		return
+	}
+	c.write(http.StatusAccepted, shell)
+}
+
+// shell serves what comes out of a shell: a page of it, or a stream if the caller accepts one.
+func (c *call) shell(req *api.Request) {
+	if _, ok := c.format(); !ok {
+		v, denial, err := c.server.sup.ShellOutput(c.r.Context(), req)
+		document(c, v, denial, err)
+		return
+	}
+	c.follow(req, func(ctx context.Context, e *events) (*api.Receipt, *api.Receipt, error) {
+		denial, err := c.server.sup.FollowShell(ctx, req, func(o *api.ShellOutput) { e.send(o.Token, "output", o) })
+		return nil, denial, err
+	})
 }
 
 // watch serves the same as a stream, whatever the caller accepts.

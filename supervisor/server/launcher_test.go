@@ -277,6 +277,10 @@ func (e *fakeExec) closeStdin() {
 	}
 }
 
+func (f *fake) Foreground(ctx context.Context, session, exec string, sig int) error {
+	return f.Signal(ctx, session, exec, sig)
+}
+
 func (f *fake) CloseStdin(_ context.Context, session, exec string) error {
 	if e := f.exec(session, exec); e != nil {
 		e.closeStdin()

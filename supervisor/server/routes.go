@@ -75,6 +75,17 @@ func routes() []route {
 			nil, nil, api.Receipt{}},
 		{"POST", "/v1/executions/stop", api.OpProcessStop, operate, "Cancel every live execution of the caller's that fits.", nil, api.ProcessStop{}, api.Receipt{}},
 
+		{"POST", "/v1/shells", api.OpShellOpen, operate,
+			"Open a shell: a command on a terminal of its own. It is answered with its ids when its prompt is there, or after wait_ms.",
+			nil, api.Exec{}, api.Shell{}},
+		{"GET", "/v1/shells/{exec_id}", api.OpShellGet, read, "Show a shell: its state, its prompt, its commands, who is attached.", nil, nil, api.Shell{}},
+		{"GET", "/v1/shells/{exec_id}/output", api.OpShellOutput, read,
+			"Read the output of a shell from a token on, with prompts and exit codes: a page, after wait_ms if it would be empty, or a stream.",
+			[]string{"after", "wait_ms", "max_bytes"}, nil, api.ShellOutput{}},
+		{"POST", "/v1/shells/{exec_id}/input", api.OpShellInput, control, "Type into a shell, and send its signals.", nil, api.ShellInput{}, api.Receipt{}},
+		{"POST", "/v1/shells/{exec_id}/resize", api.OpShellResize, control, "Give the terminal of a shell another size.", nil, api.ShellResize{}, api.Receipt{}},
+		{"POST", "/v1/shells/{exec_id}/close", api.OpShellClose, control, "Hang up, and kill what is left after the grace.", nil, api.ShellClose{}, api.Receipt{}},
+
 		{"GET", "/v1/approvals", api.OpApprovalList, read,
 			"List what the caller waits for leave for, or may decide, in the order in which it last changed: a page, after wait_ms if it would be empty.",
 			[]string{"state", "after", "limit", "wait_ms"}, nil, api.ApprovalList{}},

@@ -21,6 +21,12 @@ type Supervisor interface {
 	// that does not wait for somebody's leave. Exactly one of the answers is there.
 	Start(ctx context.Context, req *api.Request) (*api.Pending, *api.Receipt, error)
 
+	// OpenShell is Do of a host.shell.open that waits for the shell's prompt. Exactly one of the answers is there.
+	OpenShell(ctx context.Context, req *api.Request) (*api.Shell, *api.Receipt, error)
+
+	// FollowShell gives emit what comes out of a shell after a token, until the shell has ended.
+	FollowShell(ctx context.Context, req *api.Request, emit func(*api.ShellOutput)) (denial *api.Receipt, err error)
+
 	// PutBlob is Do of a blob.put.
 	PutBlob(ctx context.Context, req *api.Request, content io.Reader) (*api.Receipt, error)
 
@@ -40,6 +46,8 @@ type Supervisor interface {
 	Processes(ctx context.Context, req *api.Request) (*api.ProcessList, *api.Receipt, error)
 	Wait(ctx context.Context, req *api.Request) (*api.Process, *api.Receipt, error)
 	Output(ctx context.Context, req *api.Request) (*api.Pending, *api.Receipt, error)
+	Shell(ctx context.Context, req *api.Request) (*api.Shell, *api.Receipt, error)
+	ShellOutput(ctx context.Context, req *api.Request) (*api.ShellOutput, *api.Receipt, error)
 	Events(ctx context.Context, req *api.Request) (*api.NoticeList, *api.Receipt, error)
 	Intent(ctx context.Context, req *api.Request) (*api.Intent, *api.Receipt, error)
 	Intents(ctx context.Context, req *api.Request) (*api.IntentList, *api.Receipt, error)

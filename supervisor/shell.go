@@ -1,0 +1,447 @@
+package supervisor
+
+import (
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stockade-dev/stockade/internal/prompt"
+	"github.com/stockade-dev/stockade/internal/spool"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// shell is what an execution on a terminal has beyond others: where it is, by what comes out of it and what is typed. It is
+// a function of the log, the inputs and what the supervisor was asked; a supervisor that comes later reads the log again.
+//
+//	RUNNING ──prompt──▶ IDLE ──a line, or a command begins──▶ BUSY ──prompt──▶ IDLE
+//	   └──────┴──────────┴────────────── close ──▶ CLOSING ──▶ CLOSED
+//	                                     killed, lost ──▶ ERROR
+type shell struct {
+	nonce   string
+	changed wake          // of those who wait for another state
+	kick    chan struct{} // wakes who follows; capacity 1
+
+	reading sync.Mutex // one advance at a time
+
+	mu         sync.Mutex
+	cols, rows int
+	at         int64 // how far the log has been read
+	status     api.ShellState
+	closing    bool
+	marked     bool // it says where commands end,
+	begins     bool // and where they begin
+	line       []byte
+	asked      *api.ShellPrompt // the prompt that a mark said is there
+	pending    []pendingCommand
+	current    *api.ShellCommand
+	last       *api.ShellCommand // that has ended, until its prompt is there
+	ended      []api.ShellCommand
+	minted     int64
+	count      int64        // of commands that have ended
+	news       []transition // that no frame tells of yet
+	skipped    int64        // and those that none is going to
+
+	writer    *seat // who is attached and types; nil when nobody is
+	observers map[*seat]bool
+}
+
+// seat is somebody attached.
+type seat struct {
+	name    string
+	demoted chan struct{} // closed when somebody else types
+}
+
+// sit attaches somebody. Who is to type, where somebody else does, needs takeover.
+func (sh *shell) sit(name string, types, takeover bool) (*seat, *api.Error) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if types {
+		if err := sh.freePen(takeover); err != nil {
+			return nil, err
+		}
+	}
+	p := &seat{name, make(chan struct{})}
+	if types {
+		sh.writer = p
+		return p, nil
+	}
+	if sh.observers == nil {
+		sh.observers = map[*seat]bool{}
+	}
+	sh.observers[p] = true
+	return p, nil
+}
+
+// freePen makes whoever types an observer. The caller holds mu.
+func (sh *shell) freePen(takeover bool) *api.Error {
+	if sh.writer == nil {
+		return nil
+	}
+	if !takeover {
+		return api.Errorf(api.CodeWriterHeld, "%s is attached to the shell and types; takeover makes him an observer", sh.writer.name)
+	}
+	close(sh.writer.demoted)
+	if sh.observers == nil {
+		sh.observers = map[*seat]bool{}
+	}
+	sh.observers[sh.writer] = true
+	sh.writer = nil
+	return nil
+}
+
+// rise is the end of somebody's being attached.
+func (sh *shell) rise(p *seat) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	delete(sh.observers, p)
+	if sh.writer == p {
+		sh.writer = nil
+	}
+}
+
+// hold lets one request type, or only act.
+func (sh *shell) hold(takeover, types bool) *api.Error {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if !types {
+		return nil
+	}
+	return sh.freePen(takeover)
+}
+
+// audience is who is attached. The caller holds mu.
+func (sh *shell) audience() (writer string, observers int) {
+	if sh.writer != nil {
+		writer = sh.writer.name
+	}
+	return writer, len(sh.observers)
+}
+
+// pendingCommand is a line that was typed, and has not been seen to be a command.
+type pendingCommand struct {
+	id, input string
+	idle      bool // it was typed at a prompt, or there was one since: at the next prompt it has been no command
+}
+
+// transition is a change of state.
+type transition struct {
+	status   api.ShellState
+	command  string
+	exitCode *int
+	count    int64
+}
+
+const (
+	keptCommands = 64   // that have ended
+	keptLine     = 1024 // bytes of the last line
+	keptNews     = 64   // changes that wait for their frames; a shell is not to fill the journal
+	readShell    = 64 << 10
+)
+
+func newShell(nonce string, t *api.Terminal) *shell {
+	return &shell{nonce: nonce, kick: make(chan struct{}, 1), cols: t.Cols, rows: t.Rows, status: api.ShellRunning}
+}
+
+// tape is the output of a shell, wherever it is kept: bytes by their offsets, marks among them.
+type tape struct {
+	io.ReaderAt
+	first, end int64
+	whole      bool                                // nothing follows end
+	arrived    func(off int64) (until, atNS int64) // of the bytes at off: what came with them, and when
+	nonce      string
+}
+
+// logTape is that of a log.
+func logTape(log *spool.Log, nonce string, whole bool) *tape {
+	return &tape{
+		ReaderAt: streamReader{log, spool.Stdout}, first: log.First(spool.Stdout), end: log.Kept(spool.Stdout), whole: whole, nonce: nonce,
+		arrived: func(off int64) (int64, int64) {
+			for _, c := range log.Chunks(log.Position(off, 1<<62), 2) {
+				if c.Stream == spool.Stdout && !c.Dropped {
+					return c.Offset + c.Length, c.AtNS
+				}
+			}
+			return 1 << 62, 0
+		},
+	}
+}
+
+// piece is output up to a mark, or up to where something else came at another time.
+type piece struct {
+	offset, next int64
+	bytes        []byte
+	mark         *prompt.Mark
+	atNS         int64
+}
+
+// read gives the piece at an offset, of most bytes at most. It is empty, with next where it was, when there is nothing more for now.
+func (t *tape) read(off, most int64) (piece, error) {
+	p := piece{offset: off, next: off}
+	buf := make([]byte, min(t.end-off, max(most, 1)+256, readShell+256))
+	if len(buf) == 0 {
+		return p, nil
+	}
+	n, err := t.ReadAt(buf, off)
+	if err != nil && err != io.EOF {
+		return p, err
+	}
+	text, mark, used := prompt.Next(t.nonce, buf[:n], t.whole && off+int64(n) >= t.end)
+	until, at := t.arrived(off)
+	if room := min(most, until-off); int64(len(text)) > room {
+		text, mark, used = text[:room], nil, int(room)
+	}
+	p.bytes, p.mark, p.next, p.atNS = text, mark, off+int64(used), at
+	return p, nil
+}
+
+// advance reads what has come since.
+func (sh *shell) advance(log *spool.Log, whole bool, now time.Time) error {
+	sh.reading.Lock()
+	defer sh.reading.Unlock()
+	for t := logTape(log, sh.nonce, whole); ; {
+		sh.mu.Lock()
+		off := max(sh.at, t.first)
+		sh.mu.Unlock()
+		p, err := t.read(off, readShell)
+		switch {
+		case errors.Is(err, spool.ErrGone): // it was overwritten meanwhile
+			t = logTape(log, sh.nonce, whole)
+			continue
+		case err != nil || p.next == off:
+			return err
+		}
+		sh.take(p, now)
+	}
+}
+
+// take applies a piece of output.
+func (sh *shell) take(p piece, now time.Time) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.at = p.next
+	if len(p.bytes) > 0 {
+		sh.line = append(sh.line, p.bytes...)
+		if at := strings.LastIndexByte(string(sh.line), '\n'); at >= 0 {
+			sh.line = sh.line[at+1:]
+		}
+		sh.line = sh.line[max(0, len(sh.line)-keptLine):]
+		if sh.status != api.ShellIdle {
+			sh.asked = nil
+		}
+	}
+	if p.mark == nil {
+		return
+	}
+	switch p.mark.Kind {
+	case prompt.Ready:
+		sh.marked, sh.begins = true, p.mark.Arg != ""
+	case prompt.Output:
+		sh.begin(p, now)
+	case prompt.Done:
+		sh.done(p, now)
+	case prompt.Prompt:
+		sh.line = sh.line[:0]
+	case prompt.Input:
+		sh.asked = &api.ShellPrompt{Text: readable(sh.line), Source: "mark"}
+		sh.prompted()
+	}
+}
+
+// begin is a command that was read.
+func (sh *shell) begin(p piece, now time.Time) {
+	c := api.ShellCommand{StartedAtNS: now.UnixNano(), From: p.next}
+	if len(sh.pending) > 0 {
+		c.CommandID, c.InputID = sh.pending[0].id, sh.pending[0].input
+		sh.pending = sh.pending[1:]
+	} else {
+		c.CommandID = sh.mint()
+	}
+	sh.current = &c
+	sh.become(api.ShellBusy, c.CommandID, nil)
+}
+
+// done is a command that has ended, if there was one: an empty line has a status, too.
+func (sh *shell) done(p piece, now time.Time) {
+	if sh.current == nil && !sh.begins && len(sh.pending) > 0 { // it does not say where they begin
+		sh.current = &api.ShellCommand{CommandID: sh.pending[0].id, InputID: sh.pending[0].input, From: p.offset}
+		sh.pending = sh.pending[1:]
+	}
+	c := sh.current
+	if c == nil {
+		return
+	}
+	sh.current = nil
+	c.EndedAtNS, c.To = now.UnixNano(), p.offset+int64(len(p.bytes))
+	if code, ok := p.mark.ExitCode(); ok {
+		c.ExitCode = &code
+	}
+	sh.ended = append(sh.ended, *c)
+	sh.ended = sh.ended[max(0, len(sh.ended)-keptCommands):]
+	sh.count++
+	sh.last = c
+}
+
+// prompted is a prompt that is there: only from here on is what is typed a new line.
+func (sh *shell) prompted() {
+	ended := api.ShellCommand{}
+	if sh.last != nil {
+		ended = *sh.last
+	}
+	sh.current, sh.last = nil, nil
+	sh.become(api.ShellIdle, ended.CommandID, ended.ExitCode)
+	switch {
+	case len(sh.pending) == 0:
+	case !sh.begins: // it does not say that it goes on with what was typed ahead
+		sh.become(api.ShellBusy, sh.pending[0].id, nil)
+	case sh.pending[0].idle:
+		sh.pending = sh.pending[1:]
+	default:
+		sh.pending[0].idle = true
+	}
+}
+
+func (sh *shell) become(status api.ShellState, command string, exit *int) {
+	if sh.closing || status == sh.status && exit == nil {
+		return
+	}
+	sh.set(status, command, exit)
+}
+
+func (sh *shell) set(status api.ShellState, command string, exit *int) {
+	sh.status = status
+	if len(sh.news) < keptNews {
+		sh.news = append(sh.news, transition{status, command, exit, sh.count})
+	} else {
+		sh.skipped++
+	}
+	sh.changed.all()
+	select {
+	case sh.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (sh *shell) mint() string {
+	sh.minted++
+	return "c-" + strconv.FormatInt(sh.minted, 10)
+}
+
+// typed notes what is about to be typed, and gives it a name if it ends a line.
+func (sh *shell) typed(b []byte, input string) (command string) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if !slices.ContainsFunc(b, func(c byte) bool { return c == '\n' || c == '\r' }) {
+		return ""
+	}
+	command = sh.mint()
+	sh.pending = append(sh.pending, pendingCommand{command, input, sh.status == api.ShellIdle})
+	if len(sh.pending) > keptCommands {
+		sh.pending = sh.pending[1:]
+	}
+	if sh.status == api.ShellIdle {
+		sh.asked = nil
+		sh.become(api.ShellBusy, command, nil)
+	}
+	return command
+}
+
+// endedAt is the command whose output ended at an offset, or "".
+func (sh *shell) endedAt(off int64) string {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for i := len(sh.ended) - 1; i >= 0 && sh.ended[i].To >= off; i-- {
+		if sh.ended[i].To == off {
+			return sh.ended[i].CommandID
+		}
+	}
+	return ""
+}
+
+// close begins the end.
+func (sh *shell) close() {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if !sh.closing {
+		sh.set(api.ShellClosing, "", nil)
+		sh.closing = true
+	}
+}
+
+func (sh *shell) resized(cols, rows int) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.cols, sh.rows = cols, rows
+}
+
+// state is where it is, and how many commands have ended.
+func (sh *shell) state() api.ShellState {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.status
+}
+
+func (sh *shell) commands() int64 {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.count
+}
+
+// idle reports whether it waits for its user.
+func (sh *shell) idle() bool { return sh != nil && sh.state() == api.ShellIdle }
+
+// prompt is what the last line asks, by a mark or by its looks.
+func (sh *shell) prompt() *api.ShellPrompt {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.asked != nil {
+		return sh.asked
+	}
+	return looks(sh.line)
+}
+
+// looksAsking is the end of a line with which programs ask: a REPL, a shell that is not marked, a question.
+var looksAsking = regexp.MustCompile(`^(?:>>>|\.\.\.|In \[\d+\]:|\S{0,80}[$#%>:?])\x20$|^[^\n]{0,200}(?:[$#%>]|\?|:) $`)
+
+func looks(line []byte) *api.ShellPrompt {
+	text := readable(line)
+	if !looksAsking.MatchString(text) {
+		return nil
+	}
+	return &api.ShellPrompt{Text: text, Source: "pattern"}
+}
+
+// escapes are the sequences that a terminal does not show.
+var escapes = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\a\x1b]*(?:\a|\x1b\\\\)|[PX^_][^\x1b]*\x1b\\\\|[ -/]*[0-~])")
+
+// readable is text as it would be read: without escape sequences, and without whatever else is not for reading.
+func readable(b []byte) string {
+	text := escapes.ReplaceAllString(strings.ToValidUTF8(string(b), string(utf8.RuneError)), "")
+	if at := strings.LastIndexByte(strings.TrimRight(text, "\r"), '\r'); at >= 0 {
+		text = text[at+1:]
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || !unicode.IsPrint(r) && r != utf8.RuneError {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// token is a place in the output of an execution, for its readers to keep.
+func token(exec string, offset int64) string { return exec + "~" + strconv.FormatInt(offset, 36) }
+
+func parseToken(text, exec string) (int64, *api.Error) {
+	name, at, ok := strings.Cut(text, "~")
+	offset, err := strconv.ParseInt(at, 36, 64)
+	if !ok || name != exec || err != nil || offset < 0 || token(exec, offset) != text {
+		return 0, api.Errorf(api.CodeInvalidToken, "%.80q is not a token of this shell", text)
+	}
+	return offset, nil
+}
