@@ -191,10 +191,15 @@ func (t *Tools) edit(ctx context.Context, r *file.Request, res *file.Result) *fi
 	if fault := t.accept(p, text, ask, found, out); fault != nil {
 		return fault
 	}
-	c := &stage.Change{Place: p, Old: f, Stat: st, Judged: true, Before: digest, Content: []byte(found.Replace(text, ask.NewString))}
-	if m := t.config.Caps.MaxWriteBytes; m != nil && int64(len(c.Content)) > *m {
-		return tooMuch(*m)
+	limit := t.config.Runtime.WriteBytes
+	if m := t.config.Caps.MaxWriteBytes; m != nil {
+		limit = min(limit, *m)
 	}
+	fresh, ok := found.Replace(text, ask.NewString, limit)
+	if !ok {
+		return tooMuch(limit)
+	}
+	c := &stage.Change{Place: p, Old: f, Stat: st, Judged: true, Before: digest, Content: []byte(fresh)}
 	if !ask.DryRun {
 		if fault := stage.Put(c, t.config.hook); fault != nil {
 			return asError(fault)
