@@ -31,7 +31,7 @@ func (t *Tools) write(ctx context.Context, r *file.Request, res *file.Result) *f
 	if p.Exists && ask.Mode == "create_new" {
 		return &file.Fault{Status: file.Conflict, Code: file.CodeFileExists, Message: file.Quote(p.Path) + " exists"}
 	}
-	c := &stage.Change{Place: p, New: ask.Mode == "create_new" || ask.ExpectedSHA256 == "absent"}
+	c := &stage.Change{Place: p, New: ask.Mode == "create_new" || ask.ExpectedSHA256 == "absent", Exec: ask.Executable}
 	if p.Exists {
 		if fault := t.old(c, ask.ExpectedSHA256); fault != nil {
 			return fault
