@@ -442,3 +442,43 @@ func TestFileWorkerIsLost(t *testing.T) {
 		t.Error("no patch was cut off")
 	}
 }
+
+// TestFileWorkerIsNobodys: a command, which has the worker's user, never writes to its memory, not in the moment of its start either: what it
+// says is its own. Protection: the worker executes a file that its user may not read.
+func TestFileWorkerIsNobodys(t *testing.T) {
+	c := start(t).Client()
+	probes := shared(t)
+	build(t, filepath.Join(probes, "probe"), "./probe")
+	open := opened(t, c, func(o *api.SessionOpen) {
+		o.Target.Local.Mounts = []api.Mount{{HostPath: probes, GuestPath: "/mnt/probe", Mode: "ro"}}
+	})
+	d := &desk{t, c, open.SessionID}
+	answer := make(chan string, 1)
+	go func() {
+		r, err := c.Exec(t.Context(), api.Exec{SessionID: d.session, Argv: []string{"/mnt/probe/probe", "write-worker", "1"}})
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		answer <- strings.TrimSpace(text(r.Payload.Exec.Stdout))
+	}()
+	served, lost := 0, 0
+	for {
+		select {
+		case got := <-answer:
+			if got != "EACCES" {
+				t.Errorf("it answers %s", got)
+			}
+			if t.Logf("served %d times, lost %d times", served, lost); served == 0 {
+				t.Error("nothing was served")
+			}
+			return
+		default:
+		}
+		if got, _ := d.use("exists", `{"path":"/etc"}`); got == "ok ok" {
+			served++
+		} else {
+			lost++
+		}
+	}
+}
