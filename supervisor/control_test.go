@@ -415,6 +415,7 @@ func TestPause(t *testing.T) {
 		b := start(t)
 		defer b.stop()
 		x := b.launch(api.Exec{SessionID: b.session(), Argv: []string{"polite"}, TimeoutNS: int64(time.Minute)})
+		time.Sleep(time.Second) // until it has started
 		for range 2 {
 			b.control(api.OpProcessPause, x.ExecID)
 		}
