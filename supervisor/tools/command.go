@@ -243,7 +243,8 @@ func (r *run) answer(o outcome, text func(outcome) string) *Answer {
 		a.ExitCode = &x.ExitCode
 	}
 	a.Truncated = a.Truncated || o.result != nil && (truncated(o.result.Stdout) || truncated(o.result.Stderr))
-	a.Text = text(o) + r.notes(o)
+	o.text += r.notes(o)
+	a.Text = text(o)
 	return a
 }
 

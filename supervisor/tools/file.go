@@ -49,13 +49,14 @@ func (r *run) read(v view) *Answer {
 			text, cut = text[:end+1], true
 		}
 	}
-	told := int64(strings.Count(text, "\n"))
+	lines := int64(strings.Count(text, "\n"))
 	if text != "" && !strings.HasSuffix(text, "\n") {
-		told++
+		lines++
 	}
-	a := done(text)
+	a, told := done(text), lines
 	if v.format != "" {
-		a.Text = numbered(text, max(1, v.first), v.format)
+		a.Text, told = numbered(text, max(1, v.first), v.format, budget)
+		cut = cut || told < lines
 	}
 	full := v.lines != 0 && told >= v.lines // it is what was asked for; that there is more is no news
 	if a.Truncated = cut || res.Read.Truncated && !full; a.Truncated {

@@ -245,11 +245,14 @@ func withMetadata(o outcome) string {
 	type metadata struct {
 		ExitCode int     `json:"exit_code"`
 		Seconds  float64 `json:"duration_seconds"`
-		Ended    string  `json:"ended,omitempty"`
+		Error    string  `json:"error,omitempty"`
 	}
 	m := metadata{-1, math.Round(o.took.Seconds()*10) / 10, how(o)}
 	if o.result != nil {
 		m.ExitCode = o.result.ExitCode
+	}
+	if m.Error != "" {
+		o.text += "\nError: " + m.Error
 	}
 	return string(must(struct {
 		Output   string   `json:"output"`

@@ -98,12 +98,16 @@ func shorten(s string, limit int64) (string, bool) {
 	return string(wholeRunes([]byte(s[:limit]))), true
 }
 
-// numbered puts the number of its line before each line.
-func numbered(text string, first int64, format string) string {
+// numbered puts the number of its line before each line, as far as the budget goes, and says how many there are.
+func numbered(text string, first int64, format string, budget int64) (out string, told int64) {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		fmt.Fprintf(&b, format, first, line)
-		first++
+		line = fmt.Sprintf(format, first+told, line)
+		if told > 0 && int64(b.Len()+len(line)) > budget {
+			break
+		}
+		b.WriteString(line)
+		told++
 	}
-	return b.String()
+	return b.String(), told
 }
