@@ -278,7 +278,7 @@ func adoptedIsolation(t *testing.T, way restart) {
 	id := opened(t, c, func(o *api.SessionOpen) {
 		o.Target.Local.NetworkMode = "egress"
 		o.Target.Local.Mounts = []api.Mount{
-			{HostPath: probes, GuestPath: "/mnt/probe", Mode: "ro"}, {HostPath: over, GuestPath: "/work/over", Mode: "overlay"}, {HostPath: shared, GuestPath: "/work/shared", Mode: "rw"},
+			{HostPath: probes, GuestPath: "/mnt/probe", Mode: "ro"}, {HostPath: over, GuestPath: "/data/over", Mode: "overlay"}, {HostPath: shared, GuestPath: "/data/shared", Mode: "rw"},
 		}
 	}).SessionID
 	const until = "echo begun; while [ ! -e /tmp/go ]; do sleep 0.02; done; "
@@ -298,7 +298,7 @@ func adoptedIsolation(t *testing.T, way restart) {
 	for _, x := range running {
 		wrote(t, c, x)
 	}
-	shell(t, c, id, "echo new >/work/over/old; echo before >/work/over/before")
+	shell(t, c, id, "echo new >/data/over/old; echo before >/data/over/before")
 
 	way.do(t, d)
 
@@ -315,7 +315,7 @@ func adoptedIsolation(t *testing.T, way restart) {
 	}
 	was := held()
 	eventually(t, "the connection is used", func() bool { return held() > was })
-	shell(t, c, id, "echo after >/work/over/after; echo pwned >/work/over/.envrc; echo pwned >/work/shared/.envrc; : >/tmp/go")
+	shell(t, c, id, "echo after >/data/over/after; echo pwned >/data/over/.envrc; echo pwned >/data/shared/.envrc; : >/tmp/go")
 
 	for _, ceiling := range []string{"memory", "pids", "cpu_time"} {
 		x := ended(t, c, running[ceiling]).Payload.Exec

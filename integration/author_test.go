@@ -1,39 +1,14 @@
 package integration
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/stockade-dev/stockade/internal/testbox"
 )
 
 // TestAuthorsGuide (R111) runs the commands of policies/README.md as they stand there: from nothing to a policy of one's own
 // that is tested, signed, active, and replaced without a restart.
 func TestAuthorsGuide(t *testing.T) {
-	needRoot(t)
-	guide, err := os.ReadFile("../policies/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, found := strings.Cut(string(guide), "\n## Ten minutes\n")
-	if !found {
-		t.Fatal("policies/README.md has no guide")
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	dir, err := os.MkdirTemp("", "guide-") // a short name, for the socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	place := filepath.Join(dir, "sk")
-	script := "export PATH=" + bin + ":$PATH\n" + strings.ReplaceAll(commands(section), "/tmp/sk", place)
-
-	cmd := exec.Command("bash", "-m", "-x", "-c", script+"\nwait\n")
-	out, err := cmd.CombinedOutput()
-	text := string(out)
+	text := guide(t, "../policies/README.md", "Ten minutes")
 	at := 0
 	for _, want := range []string{ // in this order
 		" modules, ", " passed, 0 failed", " modules, ",
@@ -54,23 +29,7 @@ func TestAuthorsGuide(t *testing.T) {
 		}
 		at += i + len(want)
 	}
-	for _, unwanted := range []string{"command not found", "\nError", "No such file"} {
-		if strings.Contains(text, unwanted) {
-			t.Errorf("the guide shows %q", unwanted)
-		}
-	}
-	if err != nil || t.Failed() {
-		t.Errorf("%v\n%s", err, text)
-	}
-	d := testbox.Daemon{Bin: bin, Dir: place, State: filepath.Join(place, "state")}
-	if err := os.RemoveAll(place); err != nil {
-		t.Error(err)
-	}
-	left, err := d.Left()
-	for _, line := range left {
-		t.Errorf("left behind: %s", line)
-	}
-	if err != nil {
-		t.Error(err)
+	if strings.Contains(text, "No such file") {
+		t.Error("the guide names what is not there")
 	}
 }

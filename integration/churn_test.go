@@ -68,15 +68,15 @@ func TestChurnOfEverything(t *testing.T) {
 			NetworkMode: "egress",
 			Mounts: []api.Mount{
 				{HostPath: probes, GuestPath: "/mnt/probe", Mode: "ro"},
-				{HostPath: over, GuestPath: "/work/over", Mode: "overlay", Bytes: 1 << 20},
-				{HostPath: mine, GuestPath: "/work/mine", Mode: "rw"},
+				{HostPath: over, GuestPath: "/data/over", Mode: "overlay", Bytes: 1 << 20},
+				{HostPath: mine, GuestPath: "/data/mine", Mode: "rw"},
 			},
 		}}})
 		if err := happened(r, err); err != nil {
 			return err
 		}
 		session := r.SessionID
-		script := fmt.Sprintf("echo %d >/work/over/%d; ! echo pwned 2>/dev/null >/work/mine/.envrc && unshare -U true 2>/dev/null; /mnt/probe/probe fetch 11.0.0.1:80 alpha.test", i, i)
+		script := fmt.Sprintf("echo %d >/data/over/%d; ! echo pwned 2>/dev/null >/data/mine/.envrc && unshare -U true 2>/dev/null; /mnt/probe/probe fetch 11.0.0.1:80 alpha.test", i, i)
 		r, err = c.Exec(ctx, api.Exec{SessionID: session, Argv: []string{"sh", "-c", script}, Limits: api.Limits{PIDs: 16}})
 		if err := happened(r, err); err != nil {
 			return err

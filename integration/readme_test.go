@@ -14,28 +14,7 @@ import (
 // TestTour runs the commands of README.md's tour as they stand there, in another
 // directory and without building again.
 func TestTour(t *testing.T) {
-	needRoot(t)
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, tour, found := strings.Cut(string(readme), "\n## Five minutes\n")
-	if !found {
-		t.Fatal("README.md has no tour")
-	}
-	tour, _, _ = strings.Cut(tour, "\n## ")
-	// A place of its own, with a short name for the socket.
-	dir, err := os.MkdirTemp("", "tour-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	place := filepath.Join(dir, "sk")
-	script := strings.NewReplacer("/tmp/sk", place, "make build && export PATH=$PWD/build/bin:$PATH", "export PATH="+bin+":$PATH").Replace(commands(tour))
-
-	cmd := exec.Command("bash", "-m", "-x", "-c", script+"\nwait\n")
-	out, err := cmd.CombinedOutput()
-	text := string(out)
+	text := guide(t, "../README.md", "Five minutes", "make build && export PATH=$PWD/build/bin:$PATH\n", "")
 	for _, want := range []string{
 		"LAYER", "\n7\n", " made\n", // ls -l ws
 		"\nM made\nA more\n", "\nhi\n", "committed 1\n", "\nbye\n",
@@ -49,14 +28,42 @@ func TestTour(t *testing.T) {
 			t.Errorf("the tour shows no %q", want)
 		}
 	}
+}
+
+// guide runs the commands of a section of a document as they stand there, but for those that are replaced, in a place of its
+// own, and returns what they print. None of them fails, is unknown, or leaves anything behind.
+func guide(t *testing.T, document, heading string, replaced ...string) string {
+	t.Helper()
+	needRoot(t)
+	data, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(data), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no %q", document, heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	dir, err := os.MkdirTemp("", "guide-") // a short name, for the socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	place := filepath.Join(dir, "sk")
+	script := strings.NewReplacer(append(replaced, "/tmp/sk", place)...).Replace(commands(section))
+
+	out, failed := exec.Command("bash", "-m", "-x", "-c", "export PATH="+bin+":$PATH\n"+script+"\nwait\n").CombinedOutput()
+	text := string(out)
 	for _, unwanted := range []string{"command not found", "\nError"} {
 		if strings.Contains(text, unwanted) {
-			t.Errorf("the tour shows %q", unwanted)
+			t.Errorf("%s shows %q", document, unwanted)
 		}
 	}
-	if err != nil || t.Failed() {
-		t.Errorf("%v\n%s", err, text)
-	}
+	t.Cleanup(func() {
+		if failed != nil || t.Failed() {
+			t.Errorf("%v\n%s", failed, text)
+		}
+	})
 	d := testbox.Daemon{Bin: bin, Dir: place, State: filepath.Join(place, "state")}
 	if err := os.RemoveAll(place); err != nil {
 		t.Error(err)
@@ -68,6 +75,7 @@ func TestTour(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+	return text
 }
 
 // patient is what a reader's second is to a supervisor on a busy machine.

@@ -44,11 +44,18 @@ var allowed = strings.Fields(`
 
 // Capabilities returns what policies may use: Rego v1 with the allowed builtins, and no network.
 func Capabilities() *ast.Capabilities {
+	c := *capabilities()
+	c.Builtins, c.AllowNet = slices.Clone(c.Builtins), []string{}
+	return &c
+}
+
+// capabilities are made once, and nobody writes to them: the parser wants them for each module.
+var capabilities = sync.OnceValue(func() *ast.Capabilities {
 	c := ast.CapabilitiesForThisVersion()
 	c.Builtins = slices.DeleteFunc(c.Builtins, func(b *ast.Builtin) bool { return !slices.Contains(allowed, b.Name) })
 	c.AllowNet = []string{}
 	return c
-}
+})
 
 // CapabilitiesDigest names what policies may use in this build: two builds that have it in common answer
 // alike, as far as builtins go.

@@ -256,18 +256,7 @@ func (c *comparison) exec(before, after api.GrantExec) {
 }
 
 func (c *comparison) mounts(before, after []api.GrantMount) {
-	earlier := map[string]api.GrantMount{}
-	for _, m := range before {
-		earlier[m.GuestPath] = m
-	}
-	for _, m := range after {
-		field := "mounts." + m.GuestPath
-		b, ok := earlier[m.GuestPath]
-		if !ok {
-			c.add(Wider, field, nil, m)
-			continue
-		}
-		delete(earlier, m.GuestPath)
+	matched(c, "mounts.", before, after, func(m api.GrantMount) string { return m.GuestPath }, func(field string, b, m api.GrantMount) {
 		if b.HostPath != m.HostPath {
 			c.add(Wider, field+".host_path", b.HostPath, m.HostPath) // something that was not there
 		}
@@ -280,30 +269,34 @@ func (c *comparison) mounts(before, after []api.GrantMount) {
 			c.bounded(field+".bytes", b.Bytes, m.Bytes)
 			c.bounded(field+".inodes", b.Inodes, m.Inodes)
 		}
-	}
-	for _, guest := range slices.Sorted(maps.Keys(earlier)) {
-		c.add(Narrower, "mounts."+guest, earlier[guest], nil)
-	}
+	})
 }
 
 func (c *comparison) scratch(before, after []api.GrantScratch) {
-	earlier := map[string]api.GrantScratch{}
-	for _, s := range before {
-		earlier[s.GuestPath] = s
-	}
-	for _, s := range after {
-		field := "scratch." + s.GuestPath
-		b, ok := earlier[s.GuestPath]
-		if !ok {
-			c.add(Wider, field, nil, s)
-			continue
-		}
-		delete(earlier, s.GuestPath)
+	matched(c, "scratch.", before, after, func(s api.GrantScratch) string { return s.GuestPath }, func(field string, b, s api.GrantScratch) {
 		c.bounded(field+".bytes", b.Bytes, s.Bytes)
 		c.bounded(field+".inodes", b.Inodes, s.Inodes)
+	})
+}
+
+// matched compares what is at the same place before and after: what came is wider, what went is narrower.
+func matched[T any](c *comparison, prefix string, before, after []T, place func(T) string, both func(field string, before, after T)) {
+	earlier := map[string]T{}
+	for _, b := range before {
+		earlier[place(b)] = b
 	}
-	for _, guest := range slices.Sorted(maps.Keys(earlier)) {
-		c.add(Narrower, "scratch."+guest, earlier[guest], nil)
+	for _, a := range after {
+		field := prefix + place(a)
+		b, ok := earlier[place(a)]
+		if !ok {
+			c.add(Wider, field, nil, a)
+			continue
+		}
+		delete(earlier, place(a))
+		both(field, b, a)
+	}
+	for _, at := range slices.Sorted(maps.Keys(earlier)) {
+		c.add(Narrower, prefix+at, earlier[at], nil)
 	}
 }
 

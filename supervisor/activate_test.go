@@ -228,7 +228,7 @@ func TestRefusedCandidates(t *testing.T) {
 	}
 	// A directory that is being changed says the same again and again; once is enough. A signal is somebody's.
 	s.tests = nil
-	s.put(6, map[string]string{"x.rego": "package {"})
+	s.put(6, map[string]string{"x.rego": "package }"})
 	was := events(ownPrincipal())
 	for range 3 {
 		b.Reload(t.Context(), TriggerFile)

@@ -23,12 +23,13 @@ func main() {
 	bin := flag.String("bin", "build/bin", "directory of the commands")
 	out := flag.String("json", "", "file to write the figures to")
 	n := flag.Int("n", 200, "how often each is done")
+	only := flag.String("only", "", "one group of figures: calls, policy, neighbours or restart")
 	flood := flag.String("connect", "", "socket to flood with connections: what a bad neighbour is played by")
 	flag.Parse()
 	if *flood != "" {
 		connect(*flood)
 	}
-	if err := run(*bin, *out, *n); err != nil {
+	if err := run(*bin, *out, *only, *n); err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
 	}
@@ -51,7 +52,7 @@ type Figure struct {
 	Skipped   string  `json:"skipped,omitempty"`
 }
 
-func run(bin, out string, n int) error {
+func run(bin, out, only string, n int) error {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
 		return err
@@ -70,17 +71,21 @@ func run(bin, out string, n int) error {
 	}
 	defer d.Stop()
 	b := &bench{ctx: context.Background(), client: d.Client(), socket: d.Socket, dir: dir, n: n}
-	if err := b.all(); err != nil {
-		return fmt.Errorf("%w\n%s", err, d.Log())
-	}
-	if err := b.policy(bin); err != nil {
-		return fmt.Errorf("policy: %w", err)
-	}
-	if err := b.neighbours(d); err != nil {
-		return fmt.Errorf("neighbours: %w\n%s", err, d.Log())
-	}
-	if err := b.restart(bin); err != nil {
-		return fmt.Errorf("restart: %w", err)
+	for _, group := range []struct {
+		name string
+		take func() error
+	}{
+		{"calls", b.all},
+		{"policy", func() error { return b.policy(bin) }},
+		{"neighbours", func() error { return b.neighbours(d) }},
+		{"restart", func() error { return b.restart(bin) }},
+	} {
+		if only != "" && only != group.name {
+			continue
+		}
+		if err := group.take(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", group.name, err, d.Log())
+		}
 	}
 	relate(b.figures)
 	if err := print(os.Stdout, b.figures); err != nil {

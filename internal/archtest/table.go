@@ -44,6 +44,7 @@ var Table = []Row{
 	// Tools without knowledge of what they serve.
 	{"internal/cleanup", nil, nil},
 	{"internal/failpoint", nil, nil},
+	{"internal/openat2", nil, []string{unix}},
 	{"internal/packet", nil, []string{unix}},
 	{"internal/reexec", nil, []string{unix}},
 	{"internal/thread", []string{"sandbox"}, []string{unix}},
@@ -82,8 +83,8 @@ var Table = []Row{
 	{"sandbox/relay", []string{"internal/packet"}, []string{unix, xnet}},
 	{"sandbox/network", []string{"sandbox", "sandbox/relay", "internal/packet", "internal/cleanup"}, []string{netlink, nftables, unix}},
 	{"sandbox/oci", []string{"sandbox"}, []string{runtimeSpec}},
-	{"sandbox/workspace", []string{"sandbox", "internal/cleanup", "internal/thread"}, []string{jsonexp, unix}},
-	{"sandbox/runc", []string{"sandbox", "sandbox/workspace", "internal/thread", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/notify", "sandbox/cgroup", "sandbox/network", "internal/cleanup", "internal/failpoint"},
+	{"sandbox/workspace", []string{"internal/openat2", "sandbox", "internal/cleanup", "internal/thread"}, []string{jsonexp, unix}},
+	{"sandbox/runc", []string{"internal/openat2", "sandbox", "sandbox/workspace", "internal/thread", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/notify", "sandbox/cgroup", "sandbox/network", "internal/cleanup", "internal/failpoint"},
 		[]string{runc, libcgroups, logrus, runtimeSpec, jsonexp, unix}},
 
 	// The supervisor and its two sides.

@@ -48,7 +48,7 @@ func (t *Tools) grep(ctx context.Context, r *file.Request, res *file.Result) *fi
 	}
 	defer p.Close()
 	if !p.Exists {
-		return &file.Fault{Status: file.NotFound, Code: file.CodePathNotFound, Message: file.Quote(p.Path) + " does not exist"}
+		return absent(file.Quote(p.Path))
 	}
 	g := &grepping{t: t, m: m, limit: limit, filter: filter, out: out, base: t.shown(p.Path)}
 	if p.Kind() == "dir" {
@@ -400,7 +400,7 @@ func (t *Tools) glob(ctx context.Context, r *file.Request, res *file.Result) *fi
 		return fault
 	}
 	if !p.Exists {
-		return &file.Fault{Status: file.NotFound, Code: file.CodePathNotFound, Message: file.Quote(p.Path) + " does not exist"}
+		return absent(file.Quote(p.Path))
 	}
 	fd, fault := p.OpenDir()
 	if fault != nil {

@@ -15,6 +15,9 @@ type named struct {
 	tree.Options
 }
 
+// maxNames bounds what policy is told of: the bytes of all paths together.
+const maxNames = 256 << 10
+
 // Look says what a request is about to touch, by what its paths lead to now, whatever the capabilities say: for whoever
 // judges it before it is done. It opens nothing but directories on the way. What cannot be looked up is told as it was asked, made absolute.
 func (t *Tools) Look(r *file.Request) (file.Sight, *file.Fault) {
@@ -26,7 +29,11 @@ func (t *Tools) Look(r *file.Request) (file.Sight, *file.Fault) {
 	var s file.Sight
 	var names []named
 	names, s.Patched = t.names(r)
+	size := 0
 	for _, n := range names {
+		if size += len(n.name); size > maxNames {
+			return file.Sight{}, &file.Fault{Status: file.Error, Code: file.CodePatchBytes, Message: "the patch names more paths than policy can be told of"}
+		}
 		asked := n.name
 		if !strings.HasPrefix(asked, "/") {
 			asked = t.tree.Workdir() + "/" + asked

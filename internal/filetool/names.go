@@ -33,7 +33,7 @@ func (t *Tools) stat(ctx context.Context, r *file.Request, res *file.Result) *fi
 	case r.Op == file.OpExists:
 		return nil
 	case !p.Exists:
-		return &file.Fault{Status: file.NotFound, Code: file.CodePathNotFound, Message: file.Quote(r.Stat.Name()) + " does not exist"}
+		return absent(file.Quote(r.Stat.Name()))
 	}
 	st := &p.Stat
 	out.IsDir, out.SizeBytes, out.MtimeNS = ptr(p.Kind() == "dir"), ptr(st.Size), ptr(st.Mtim.Nano())
@@ -58,7 +58,7 @@ func (t *Tools) list(ctx context.Context, r *file.Request, res *file.Result) *fi
 	}
 	defer p.Close()
 	if !p.Exists {
-		return &file.Fault{Status: file.NotFound, Code: file.CodePathNotFound, Message: file.Quote(p.Path) + " does not exist"}
+		return absent(file.Quote(p.Path))
 	}
 	fd, fault := p.OpenDir()
 	if fault != nil {
@@ -152,7 +152,7 @@ func (t *Tools) move(ctx context.Context, r *file.Request, res *file.Result) *fi
 	out.Path, out.To = file.Quote(from.Path), file.Quote(to.Path)
 	switch {
 	case !from.Exists:
-		return &file.Fault{Status: file.NotFound, Code: file.CodePathNotFound, Message: out.Path + " does not exist"}
+		return absent(out.Path)
 	case from.Name == "." || to.Name == ".":
 		return &file.Fault{Status: file.Forbidden, Code: file.CodePathNotAllowed, Message: "the root is not moved"}
 	case t.anchors(from.Path):
@@ -189,7 +189,7 @@ func (t *Tools) remove(ctx context.Context, r *file.Request, res *file.Result) *
 	out.Path = file.Quote(p.Path)
 	switch {
 	case !p.Exists:
-		return &file.Fault{Status: file.NotFound, Code: file.CodePathNotFound, Message: out.Path + " does not exist"}
+		return absent(out.Path)
 	case p.Name == "." || t.anchors(p.Path):
 		return &file.Fault{Status: file.Forbidden, Code: file.CodePathNotAllowed, Message: out.Path + " is a root, or has one in it"}
 	}

@@ -27,7 +27,7 @@ func (t *Tools) read(ctx context.Context, r *file.Request, res *file.Result) *fi
 	}
 	defer p.Close()
 	if !p.Exists {
-		return &file.Fault{Status: file.NotFound, Code: file.CodePathNotFound, Message: file.Quote(p.Path) + " does not exist"}
+		return absent(file.Quote(p.Path))
 	}
 	f, st, fault := p.Open(unix.O_RDONLY)
 	if fault != nil {

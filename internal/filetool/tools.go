@@ -155,6 +155,11 @@ func failed(code file.Code, format string, args ...any) *file.Fault {
 	return &file.Fault{Status: file.Error, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// absent says that nothing is at a path, which is quoted already.
+func absent(quoted string) *file.Fault {
+	return &file.Fault{Status: file.NotFound, Code: file.CodePathNotFound, Message: quoted + " does not exist"}
+}
+
 // outputMode refuses a mode that the capabilities do not allow.
 func (t *Tools) outputMode(r *file.Request) *file.Fault {
 	mode, has := "", true

@@ -12,12 +12,12 @@ deny contains {
 }
 
 well_formed if {
+	stockade.formed(input)
 	is_array(mounts)
 	is_array(egress)
 	is_array(degraded)
 	is_boolean(object.get(input.request.open, "allow_background_processes", false))
 	rooted
-	not strange_source
 }
 
 # METADATA
@@ -34,8 +34,3 @@ rooted if {
 }
 
 root := object.get(local, "root", {})
-
-strange_source if {
-	some source in input.facts.sources
-	not is_string(object.get(source, "resolved", ""))
-}

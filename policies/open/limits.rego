@@ -95,6 +95,6 @@ left_for_scratch := {
 	"inodes": object.get(ceilings, "disk_inodes", boundless) - overlay_room.inodes,
 }
 
-overlay_room := {"bytes": sum([mount.bytes | some mount in granted_mounts]), "inodes": sum([mount.inodes | some mount in granted_mounts])}
+overlay_room := {"bytes": sum([bytes | bytes := granted_mounts[_].bytes]), "inodes": sum([inodes | inodes := granted_mounts[_].inodes])}
 
 boundless := 1152921504606846976 # 2^60: more than any disk, and sums of it fit into 64 bits

@@ -10,25 +10,36 @@ mounts := object.get(local, "mounts", [])
 # METADATA
 # title: The mounts that are granted
 # description: Built from what is right about a mount; what is left over is refused below.
+granted_mounts := [object.union(mount, plain[mount.mode]) |
+	some mount in mounts
+	sources[mount.mode][mount.host_path]
+	guests[mount.guest_path]
+] if {
+	not laid_over
+}
+
 granted_mounts := [object.union(mount, given(mount)) |
 	some mount in mounts
 	sources[mount.mode][mount.host_path]
 	guests[mount.guest_path]
-]
+] if {
+	laid_over
+}
+
+# METADATA
+# title: A mount is to be an overlay, whose room depends on what was asked for it
+laid_over if overlays[mounts[_].mode]
 
 # METADATA
 # title: What is granted of a mount beside what was asked for
 # description: |
 #   A mode that writes keeps the paths below it that the profile protects. Where the profile says so,
 #   whoever asks for rw gets an overlay, and is told.
-given(mount) := {"class": profile.mounts.class} if mount.mode == "ro"
-
-given(mount) := written if {
-	mount.mode == "rw"
-	not in_place_of_rw
-}
+given(mount) := plain[mount.mode] if not overlays[mount.mode]
 
 given(mount) := object.union_n([written, {"mode": "overlay"}, room(mount)]) if overlays[mount.mode]
+
+plain := {"ro": {"class": profile.mounts.class}, "rw": written}
 
 written := {"class": profile.mounts.class, "protect": protected}
 
@@ -64,8 +75,7 @@ refused_mounts := mounts if count(granted_mounts) != count(mounts)
 sources["ro"] := {path |
 	some path, source in input.facts.sources
 	owners[source.owner_uid]
-	host.readable[source.resolved]
-	in_host_roots(source.resolved)
+	readable[source.resolved]
 } if {
 	"ro" in profile.mounts.modes
 }
@@ -97,10 +107,14 @@ sources["overlay"] := own_directories if "overlay" in profile.mounts.modes
 own := {path |
 	some path, source in input.facts.sources
 	source.owner_uid == input.request.principal.uid
-	host.readable[source.resolved]
-	host.writable[source.resolved]
-	in_host_roots(source.resolved)
+	writable[source.resolved]
 }
+
+readable := host.readable if not profile.mounts.host_roots
+
+readable := {path | some path in host.readable; in_host_roots(path)} if profile.mounts.host_roots
+
+writable := readable & host.writable
 
 own_directories := {path | some path in own; input.facts.sources[path].kind == "dir"}
 
@@ -118,11 +132,10 @@ anybodys if input.request.principal.uid == 0
 # METADATA
 # title: The inside paths that may be mount points
 # description: Below one of the profile's prefixes, and neither at, below nor above the scratch.
-guests := {mount.guest_path |
-	some mount in mounts
-	strings.any_prefix_match(concat("", [mount.guest_path, "/"]), profile.mounts.guest_prefixes)
-	not taken[mount.guest_path]
-}
+guests := {path |
+	path := mounts[_].guest_path
+	strings.any_prefix_match(concat("", [path, "/"]), profile.mounts.guest_prefixes)
+} - taken
 
 taken := {mount.guest_path | some mount in mounts; overlaps(concat("", [mount.guest_path, "/"]))} if {
 	overlaps({concat("", [path, "/"]) | path := mounts[_].guest_path})

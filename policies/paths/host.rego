@@ -46,10 +46,13 @@ suspicious if {
 
 suspicious if strings.any_suffix_match({lower(path) | some path in all}, data.host_paths.holders)
 
-suspicious if {
-	some path in resolved
-	home(path)
-}
+suspicious if strings.any_prefix_match(data.host_paths.homes, all)
+
+suspicious if count(parents & {split(trim_right(dir, "/"), "/") | some dir in data.host_paths.homes}) > 0
+
+# METADATA
+# title: What the paths lie in, by components
+parents := {array.slice(parts, 0, count(parts) - 1) | some path in resolved; parts := split(trim_right(path, "/"), "/")}
 
 # METADATA
 # title: The path of the request led to one that may be read

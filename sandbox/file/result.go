@@ -1,5 +1,10 @@
 package file
 
+import (
+	"regexp"
+	"slices"
+)
+
 // Result is what came of a Request. Exactly one of the other members is set, the one that Op names.
 type Result struct {
 	Op     Op            `json:"op"`
@@ -80,7 +85,14 @@ func Empty(op Op) *Result {
 	return r
 }
 
-// Formed reports whether the arm that is set is the one that the operation has, and no other is.
+// statuses are all that there are.
+var statuses = []Status{OK, NotFound, IsDirectory, Forbidden, Conflict, Ambiguous, ParseError, Reject, InvalidRegex, InvalidPattern, Error}
+
+// codeForm is what a code looks like.
+var codeForm = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
+
+// Formed reports whether the arm that is set is the one that the operation has, and no other is; and whether it says how it went
+// in words that there are, with a reason exactly when it did not go well.
 func (r *Result) Formed() bool {
 	want := Empty(r.Op)
 	if want == nil {
@@ -95,7 +107,11 @@ func (r *Result) Formed() bool {
 			return false
 		}
 	}
-	return true
+	out := r.Outcome()
+	if out.Status == OK {
+		return out.Code == ""
+	}
+	return slices.Contains(statuses, out.Status) && codeForm.MatchString(string(out.Code))
 }
 
 // Output is what the operation gives beside what it says; nil for one that gives nothing.

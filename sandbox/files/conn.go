@@ -207,7 +207,7 @@ func (c *Conn) receive() {
 			break
 		}
 		kind, id, body, err := split(msg)
-		if err != nil {
+		if err != nil || len(msg) > maxAnswer {
 			packet.CloseAll(fds)
 			break
 		}

@@ -89,6 +89,9 @@ type (
 	}
 )
 
+// maxAnswer bounds what the worker says of one request: it becomes part of a record.
+const maxAnswer = 4 << 20
+
 var errMalformed = errors.New("files: malformed message")
 
 func encode(kind byte, call uint64, body any) ([]byte, error) {

@@ -105,8 +105,12 @@ func (s *Store) give(refs []string, fds []int) (over func(), err error) {
 	}, nil
 }
 
-// atOnce is how many requests a worker carries out at a time: each may hold a thread, which the session's pids pay for, and a whole file.
-const atOnce = 4
+// How many requests a worker carries out at a time: each may hold a thread, which the session's pids pay for, and a whole file. Looks
+// are short, and policy waits for them: they do not stand in line behind long searches.
+const (
+	atOnce      = 4
+	looksAtOnce = 2
+)
 
 // server is the worker's end.
 type server struct {
@@ -114,6 +118,7 @@ type server struct {
 	store *Store
 	tools Tools
 	turns chan struct{}
+	looks chan struct{}
 
 	mu      sync.Mutex
 	cancels map[uint64]context.CancelFunc // of requests under way or waiting
@@ -122,7 +127,7 @@ type server struct {
 
 // Serve is the life of a worker: it answers on the socket until the supervisor closes it, and returns the exit status.
 func Serve(fd int, open func(Config, *Store) (Tools, error)) int {
-	s := &server{fd: fd, store: newStore(), turns: make(chan struct{}, atOnce), cancels: map[uint64]context.CancelFunc{}}
+	s := &server{fd: fd, store: newStore(), turns: make(chan struct{}, atOnce), looks: make(chan struct{}, looksAtOnce), cancels: map[uint64]context.CancelFunc{}}
 	buf := new(packet.Buffer)
 	for first := true; ; first = false {
 		msg, fds, err := buf.Receive(fd)
@@ -194,8 +199,12 @@ func (s *server) message(kind byte, call uint64, body []byte, fds []int, open fu
 		s.mu.Unlock()
 		s.under.Go(func() {
 			defer over()
-			s.turns <- struct{}{}
-			defer func() { <-s.turns }()
+			turns := s.turns
+			if kind == kindLook {
+				turns = s.looks
+			}
+			turns <- struct{}{}
+			defer func() { <-turns }()
 			s.serve(ctx, kind, call, &a.Request)
 		})
 		return nil
@@ -212,7 +221,7 @@ func (s *server) message(kind byte, call uint64, body []byte, fds []int, open fu
 	return errMalformed
 }
 
-// serve carries one request out and answers. That an answer cannot be sent, the loop learns by itself.
+// serve carries one request out and answers. That nobody is there any more to be answered, the loop learns by itself.
 func (s *server) serve(ctx context.Context, kind byte, call uint64, r *file.Request) {
 	defer func() {
 		s.mu.Lock()
@@ -222,7 +231,9 @@ func (s *server) serve(ctx context.Context, kind byte, call uint64, r *file.Requ
 	}()
 	if kind == kindLook {
 		sight, fault := s.tools.Look(r)
-		_ = s.send(kindSeen, call, seen{sight, fault}, nil)
+		if s.send(kindSeen, call, seen{sight, fault}, nil) != nil {
+			_ = s.send(kindSeen, call, seen{Fault: &tooLong}, nil)
+		}
 		return
 	}
 	res := s.tools.Do(ctx, r)
@@ -234,8 +245,15 @@ func (s *server) serve(ctx context.Context, kind byte, call uint64, r *file.Requ
 		stored = s.store.take(b.BlobRef)
 		defer stored.Close()
 	}
-	_ = s.send(kindDone, call, done{*res}, stored)
+	if s.send(kindDone, call, done{*res}, stored) != nil {
+		res = file.Empty(r.Op)
+		res.Outcome().Fail(tooLong.Status, tooLong.Code, tooLong.Message)
+		_ = s.send(kindDone, call, done{*res}, nil)
+	}
 }
+
+// tooLong stands for an answer that cannot be sent. Tools keep theirs short; this is for who waits if they do not.
+var tooLong = file.Fault{Status: file.Error, Code: file.CodeIOError, Message: "it was done, but what came of it cannot be told: the answer is too long"}
 
 func (s *server) send(kind byte, call uint64, body any, stored *os.File) error {
 	msg, err := encode(kind, call, body)
@@ -245,6 +263,9 @@ func (s *server) send(kind byte, call uint64, body any, stored *os.File) error {
 	var fds []int
 	if stored != nil {
 		fds = append(fds, int(stored.Fd()))
+	}
+	if len(msg) > maxAnswer {
+		return errMalformed
 	}
 	err = packet.Send(s.fd, msg, fds...)
 	if err == unix.EPIPE || err == unix.ECONNRESET {

@@ -150,7 +150,7 @@ type (
 		Command
 		cgroup   bool // a descriptor more, the leaf, follows the three streams
 		executor bool // and another, its socket; it will be told the command by that
-		files    bool // it is no command, see Command.Files
+		files    bool // it is no command, see Command.Files; the last descriptor is what is executed
 	}
 	commandFrame struct{ Command } // with everything
 	signalFrame  struct {

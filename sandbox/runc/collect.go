@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/openat2"
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
@@ -93,7 +94,7 @@ func (c *collection) add(at string) {
 		c.fail(at, "not_supported")
 		return
 	}
-	fd, err := unix.Openat2(int(c.root.Fd()), "."+at, &unix.OpenHow{
+	fd, err := openat2.Open(int(c.root.Fd()), "."+at, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})

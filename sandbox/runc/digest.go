@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/openat2"
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
@@ -244,7 +245,7 @@ func openBelow(root *os.File, path string, flags uint64) (*os.File, error) {
 		// root is the file itself, as a location: only its name in /proc opens it for reading.
 		return os.Open(procFD(root))
 	}
-	fd, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{
+	fd, err := openat2.Open(int(root.Fd()), path, &unix.OpenHow{
 		Flags:   flags | unix.O_CLOEXEC | unix.O_NOCTTY,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})

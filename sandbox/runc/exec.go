@@ -80,7 +80,7 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 	}
 	undo.Add(func() { s.drop(x) })
 
-	streams := guest.Streams{Stdin: stdin, Cgroup: x.leaf.FD()}
+	streams := guest.Streams{Stdin: stdin, Cgroup: x.leaf.FD(), Worker: r.worker}
 	undo.Add(x.release)
 	for _, p := range []struct {
 		held, theirs **os.File

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/cleanup"
+	"github.com/stockade-dev/stockade/internal/openat2"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
@@ -211,7 +212,7 @@ func (l *layout) host() error {
 // entry adds at/name as target: a directory or regular file is attached, read-only,
 // a symbolic link is made again. What does not exist, or is anything else, is left out.
 func (l *layout) entry(at *os.File, name, target string, idmap *os.File) error {
-	fd, err := unix.Openat2(int(at.Fd()), name, &unix.OpenHow{
+	fd, err := openat2.Open(int(at.Fd()), name, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
 	})

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/openat2"
 )
 
 // mountLine is a line of mountinfo, as far as it says what somebody inside can do.
@@ -204,7 +206,7 @@ type view struct{ root *os.File }
 
 // open opens the place, not what is there: no device and no file of the session's is touched.
 func (v view) open(at string) (int, error) {
-	return unix.Openat2(int(v.root.Fd()), "."+at, &unix.OpenHow{
+	return openat2.Open(int(v.root.Fd()), "."+at, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/openat2"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
@@ -223,7 +224,7 @@ func (r *rootDir) walk(path string, dir bool) (int, error) {
 }
 
 func step(at int, name string) (int, error) {
-	return unix.Openat2(at, name, &unix.OpenHow{
+	return openat2.Open(at, name, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})

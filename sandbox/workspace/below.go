@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/openat2"
 )
 
 // below is a directory under which paths are looked up: relative, clean, "." for itself. No lookup leaves it, follows a
@@ -26,7 +28,7 @@ func (b below) open(at string, flags uint64) (*os.File, error) {
 	if b.across {
 		how.Resolve &^= unix.RESOLVE_NO_XDEV
 	}
-	fd, err := unix.Openat2(int(b.root.Fd()), at, &how)
+	fd, err := openat2.Open(int(b.root.Fd()), at, &how)
 	if err != nil {
 		return nil, err
 	}

@@ -269,13 +269,6 @@ func (o *Output) Kept() int64 {
 	return 0
 }
 
-// BlobOutput is output that was stored as a blob.
-type BlobOutput struct {
-	BlobRef      string `json:"blob_ref"`
-	SizeBytes    int64  `json:"size_bytes"`
-	PreviewBytes []byte `json:"preview_bytes,omitempty"`
-}
-
 // Overflow says which stream did not fit inline although inline was required.
 type Overflow struct {
 	Stream     string `json:"stream"`

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"net/http"
@@ -210,14 +211,22 @@ type schemas struct {
 	defs object
 }
 
+// shared are the nouns that commands and file tools have in common.
+var shared = map[reflect.Type]string{
+	reflect.TypeFor[api.InlineText]():  "InlineText",
+	reflect.TypeFor[api.InlineBytes](): "InlineBytes",
+	reflect.TypeFor[api.BlobRef]():     "BlobRef",
+	reflect.TypeFor[api.BlobOutput]():  "BlobOutput",
+}
+
 func newSchemas(t *testing.T) *schemas {
 	s := &schemas{t: t, defs: object{}}
 	s.r.Mapper = custom
 	s.r.Namer = func(t reflect.Type) string { // two packages have nouns of one name
-		if strings.HasSuffix(t.PkgPath(), "/sandbox/file") {
-			return "Tool" + t.Name()
+		if !strings.HasSuffix(t.PkgPath(), "/sandbox/file") {
+			return ""
 		}
-		return ""
+		return cmp.Or(shared[t], "Tool"+t.Name())
 	}
 	for _, dir := range []string{"supervisor/api", "sandbox"} {
 		t.Chdir("../..") // comments are found by the path below the module
