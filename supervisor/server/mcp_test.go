@@ -218,16 +218,21 @@ func TestMCPCancel(t *testing.T) {
 	r := h.does("exec", arguments{"argv": []string{"sleep"}, "wait_ms": 50})
 	other := r.data["exec_id"].(string)
 	for _, call := range []struct {
-		tool string
-		args arguments
-	}{{"exec", arguments{"argv": []string{"sleep"}}}, {"process_output", arguments{"exec_id": other, "wait_ms": 60_000}}} {
+		tool  string
+		args  arguments
+		after time.Duration
+	}{
+		{"exec", arguments{"argv": []string{"sleep"}}, 20 * time.Millisecond}, // it has hardly been started
+		{"exec", arguments{"argv": []string{"sleep"}}, 1500 * time.Millisecond},
+		{"process_output", arguments{"exec_id": other, "wait_ms": 60_000}, 100 * time.Millisecond},
+	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error)
 		go func() {
 			_, err := h.call(ctx, call.tool, call.args, nil)
 			gone <- err
 		}()
-		time.Sleep(1500 * time.Millisecond) // it is being followed by now
+		time.Sleep(call.after)
 		cancel()
 		if err := <-gone; err == nil {
 			t.Errorf("%s was answered", call.tool)
@@ -242,7 +247,7 @@ func TestMCPCancel(t *testing.T) {
 		for _, p := range list.Processes {
 			states[p.State] = append(states[p.State], p.ExecID)
 		}
-		if len(states[api.StateCanceled]) == 1 && slices.Equal(states[api.StateRunning], []string{other}) {
+		if len(states[api.StateCanceled]) == 2 && slices.Equal(states[api.StateRunning], []string{other}) {
 			break
 		}
 		if time.Now().After(end) {
@@ -254,7 +259,7 @@ func TestMCPCancel(t *testing.T) {
 // A host that asks for progress is told, in numbers that grow; one that does not is not.
 func TestMCPProgress(t *testing.T) {
 	h := newHost(t, "gemini")
-	script := arguments{"command": `for i in 1 2 3 4; do printf "step $i\n"; sleep 0.3; done`}
+	script := arguments{"command": `for i in 1 2 3 4; do printf "step $i\n"; sleep 0.25; done`}
 	if r, err := h.call(t.Context(), "exec", script, nil); err != nil || r.err || r.text != "step 1\nstep 2\nstep 3\nstep 4" {
 		t.Fatalf("%+v %v", r, err)
 	}

@@ -25,6 +25,8 @@ const (
 	turn = 20 * time.Second
 	// pageBytes is how much of an output is asked for at a time.
 	pageBytes = 256 << 10
+	// startLimit is how long a start may take whose caller may have gone meanwhile.
+	startLimit = 30 * time.Second
 	// cancelLimit is how long the end of what is canceled is waited for.
 	cancelLimit = 15 * time.Second
 )
@@ -65,7 +67,14 @@ func (r *run) runCommand(c command) outcome {
 	}
 	out := &clip{limit: c.budget}
 	o := outcome{}
-	pending, receipt, err := r.host.Start(r.ctx, x)
+	ctx := r.ctx
+	if r.call.Cancel { // what is to be ended has to be known: the start is not given up half-way
+		x.WaitMS, x.Wait = 0, new(bool)
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+		defer stop()
+	}
+	pending, receipt, err := r.host.Start(ctx, x)
 	switch {
 	case err != nil:
 		o.failure = r.refused(err)
