@@ -30,7 +30,7 @@ by policy and leaves receipts, which --json shows too.`,
 // listed is a list for a line of help.
 func listed(names []string) string { return strings.Join(names, ", ") }
 
-// profiles complete the name of a profile.
+// profileNames complete the name of a profile.
 func profileNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return tools.Names(), cobra.ShellCompDirectiveNoFileComp
 }
@@ -72,6 +72,9 @@ func (c *cli) toolsCall() *cobra.Command {
   stockade tools call --profile codex "$id" <call.json`,
 		Args: arguments(cobra.RangeArgs(1, 2)), ValidArgsFunction: atMost(1, c.sessions),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if profile == "" {
+				return usage("--profile says whose call it is: %s", listed(tools.Names()))
+			}
 			id, err := c.sessionID(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -109,8 +112,5 @@ func (c *cli) toolsCall() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&profile, "profile", "", "whose call it is: "+listed(tools.Names()))
 	completeFlag(cmd, "profile", cobra.FixedCompletions(tools.Names(), cobra.ShellCompDirectiveNoFileComp))
-	if err := cmd.MarkFlagRequired("profile"); err != nil {
-		panic("bug: " + err.Error())
-	}
 	return cmd
 }

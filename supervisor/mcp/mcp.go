@@ -59,7 +59,7 @@ func New(c Config) (*mcp.Server, error) {
 		return nil, err
 	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "stockade", Title: "Stockade", Version: c.Version}, &mcp.ServerOptions{
-		Capabilities: &mcp.ServerCapabilities{},
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 		Instructions: "Tools of one sandbox session. What policy does not grant is refused with a code, a reason and what would be allowed; asking again does not change that.",
 	})
 	desk := &tools.Desk{}
