@@ -98,6 +98,7 @@ type arguments = map[string]any
 
 // What is served says of itself what it does.
 func TestMCPTools(t *testing.T) {
+	t.Parallel()
 	for _, profile := range tools.Names() {
 		h := newHost(t, profile)
 		list, err := h.ListTools(t.Context(), nil)
@@ -139,6 +140,7 @@ func fileNames(p *tools.Profile) (names []string) {
 
 // Files are written and read, and commands see them; a denial and a failure are errors of the tool, with their codes.
 func TestMCPFiles(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, "anthropic")
 	const editor = "str_replace_based_edit_tool"
 	if r := h.does(editor, arguments{"command": "create", "path": "src/a.txt", "file_text": "one\n"}); r.err {
@@ -173,6 +175,7 @@ func TestMCPFiles(t *testing.T) {
 
 // A long command is started, polled, written to and ended.
 func TestMCPProcess(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, "codex")
 	r := h.does("exec", arguments{"command": `echo ready; while read l; do echo got $l; done; exit 4`, "stdin_open": true, "wait_ms": 300})
 	id, cursor := r.data["exec_id"], r.data["cursor"]
@@ -214,6 +217,7 @@ func TestMCPProcess(t *testing.T) {
 
 // Who cancels a call ends the command that it started, and no other; polling is not starting.
 func TestMCPCancel(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, "openai")
 	r := h.does("exec", arguments{"argv": []string{"sleep"}, "wait_ms": 50})
 	other := r.data["exec_id"].(string)
@@ -238,7 +242,8 @@ func TestMCPCancel(t *testing.T) {
 			t.Errorf("%s was answered", call.tool)
 		}
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	still := 0 // what should not end has had the time to
+	for end := time.Now().Add(10 * time.Second); still < 10; time.Sleep(20 * time.Millisecond) {
 		list, err := h.box.Processes(t.Context(), api.Read{SessionID: h.session})
 		if err != nil {
 			t.Fatal(err)
@@ -248,7 +253,8 @@ func TestMCPCancel(t *testing.T) {
 			states[p.State] = append(states[p.State], p.ExecID)
 		}
 		if len(states[api.StateCanceled]) == 2 && slices.Equal(states[api.StateRunning], []string{other}) {
-			break
+			still++
+			continue
 		}
 		if time.Now().After(end) {
 			t.Fatalf("%v", states)
@@ -258,6 +264,7 @@ func TestMCPCancel(t *testing.T) {
 
 // A host that asks for progress is told, in numbers that grow; one that does not is not.
 func TestMCPProgress(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, "gemini")
 	script := arguments{"command": `for i in 1 2 3 4; do printf "step $i\n"; sleep 0.25; done`}
 	if r, err := h.call(t.Context(), "exec", script, nil); err != nil || r.err || r.text != "step 1\nstep 2\nstep 3\nstep 4" {
@@ -289,6 +296,7 @@ func TestMCPProgress(t *testing.T) {
 
 // A supervisor that is gone is told to the model, not to nobody.
 func TestMCPWithoutSupervisor(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, "openai")
 	h.box.stop(h.box.sup.Close)
 	h.box.stop = func(func(context.Context) error) {}

@@ -367,6 +367,7 @@ var toolRows = []toolRow{
 	{"anthropic", "grep", "denied", `{"pattern":"forbidden"}`, "house_rule", "", true},
 	{"anthropic", "grep", "fails", `{"pattern":"("}`, "invalid_regex", "", true},
 	{"anthropic", "grep", "fails", `{"pattern":"x","output_mode":"count"}`, "invalid_params", "", false},
+	{"anthropic", "grep", "cut", `{"pattern":"word","output_mode":"content","head_limit":50000}`, "", "", true}, // all of it is there, as a blob that is too long to be shown
 	{"anthropic", "grep", "cut", `{"pattern":"word","output_mode":"content","head_limit":3}`, "", "20000 matches in all", true},
 
 	{"gemini", "run_shell_command", "does", `{"command":"echo out; exit 3","description":"say","dir_path":"/tmp"}`, "", "Output: out\n\nExit Code: 3", true},
@@ -404,6 +405,7 @@ var toolRows = []toolRow{
 
 // What codex polls and writes to: by number, in pieces, to the end.
 func TestCommandByNumber(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, Options{}, judging(t))
 	if err := os.MkdirAll(b.fake.files+"/tmp", 0o777); err != nil {
 		t.Fatal(err)
@@ -468,6 +470,7 @@ func TestCustomCall(t *testing.T) {
 
 // What is no call is no operation; what a model got wrong it is told, and nothing is started (R001, T162).
 func TestHostileCalls(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, Options{})
 	session := b.open(t)
 	started := b.fake.started.Load()
@@ -560,6 +563,7 @@ func TestToolsOfAnother(t *testing.T) {
 
 // Who goes away while a tool works leaves it at work.
 func TestToolOutlivesItsCaller(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, Options{})
 	session := b.open(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -577,5 +581,59 @@ func TestToolOutlivesItsCaller(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	if list, err := b.Processes(t.Context(), api.Read{SessionID: session, Active: true}); err != nil || len(list.Processes) != 1 {
 		t.Errorf("%+v %v", list, err)
+	}
+}
+
+// meanwhile has somebody else write between what a tool reads and what it writes.
+type meanwhile struct {
+	tools.Host
+	write func()
+}
+
+func (m meanwhile) Do(ctx context.Context, op api.Op, parameters any) (*api.Receipt, error) {
+	if op == api.OpFileWrite {
+		m.write()
+	}
+	return m.Host.Do(ctx, op, parameters)
+}
+
+// What is inserted into a file is inserted into the file that was read, or not at all; line endings stay what they are.
+func TestInsert(t *testing.T) {
+	t.Parallel()
+	b := newBox(t, Options{})
+	name := filepath.Join(b.fake.files, "tmp/src/a.txt")
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := tools.Named("anthropic")
+	editor, _ := p.Tool("str_replace_based_edit_tool")
+	session := b.open(t)
+	for _, row := range []struct {
+		before, insert, after string
+		line                  int
+		write                 func()
+		code                  api.Code
+	}{
+		{"one\ntwo\n", "x", "one\nx\ntwo\n", 1, nil, ""},
+		{"one\r\ntwo\r\n", "x\ny", "one\r\ntwo\r\nx\r\ny\r\n", 2, nil, ""},
+		{"one", "x", "one\nx\n", 1, nil, ""},
+		{"", "x\n", "x\n", 0, nil, ""},
+		{"one\n", "x", "other\n", 1, func() { os.WriteFile(name, []byte("other\n"), 0o666) }, "sha256_mismatch"},
+		{strings.Repeat("x", 5<<20), "x", strings.Repeat("x", 5<<20), 0, nil, "file_too_large"},
+		{"a\xff\n", "x", "a\xff\n", 1, nil, "invalid_utf8"},
+	} {
+		if err := os.WriteFile(name, []byte(row.before), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		host := meanwhile{b.Client, func() {}}
+		if row.write != nil {
+			host.write = row.write
+		}
+		args := fmt.Sprintf(`{"command":"insert","path":"src/a.txt","insert_line":%d,"insert_text":%s}`, row.line, quoted(row.insert))
+		a, err := new(tools.Desk).Call(t.Context(), host, tools.Call{Profile: p, Tool: editor, SessionID: session, Arguments: []byte(args)})
+		after, _ := os.ReadFile(name)
+		if err != nil || a.OK != (row.code == "") || a.Code != row.code || string(after) != row.after {
+			t.Errorf("%.40q: %+v %v, %.40q", row.before, a, err, after)
+		}
 	}
 }

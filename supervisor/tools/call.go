@@ -67,6 +67,7 @@ type Desk struct {
 	mu    sync.Mutex
 	told  map[string]string         // execution to cursor
 	order []string                  // of told: the oldest first
+	held  chan struct{}             // a place for each file that is held whole
 	turns map[turnKey]chan struct{} // who has the shell of a session
 }
 
@@ -180,4 +181,21 @@ func orEmpty(doc []byte) []byte {
 		return []byte("{}")
 	}
 	return doc
+}
+
+// hold waits for a place for a file that is held whole.
+func (d *Desk) hold(r *run) (leave func(), f *failure) {
+	d.mu.Lock()
+	if d.held == nil {
+		d.held = make(chan struct{}, inserts)
+	}
+	places := d.held
+	d.mu.Unlock()
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-r.ctx.Done():
+		r.lost = context.Cause(r.ctx)
+		return nil, &failure{status: "canceled", code: api.CodeCanceled, message: "nobody waits any more"}
+	}
 }

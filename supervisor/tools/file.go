@@ -84,11 +84,20 @@ func (r *run) edit(e file.Edit, text func(*file.EditResult) string) *Answer {
 	return done(text(res.Edit))
 }
 
-// mostInserted bounds the file into which a line can be inserted: it is read and written whole.
-const mostInserted = 4 << 20
+// mostInserted bounds the file into which a line can be inserted: it is read and written whole, in a request, and policy judges no
+// larger ones.
+const mostInserted = 1 << 20
+
+// inserts are how many such files a desk holds at a time: they are what a call can make it hold most of.
+const inserts = 8
 
 // insert puts text behind a line of a file, which is still the file that was read when it is written.
 func (r *run) insert(name string, line int64, text string) *Answer {
+	leave, f := r.desk.hold(r)
+	if f != nil {
+		return r.failed(*f)
+	}
+	defer leave()
 	most := int64(mostInserted)
 	res, f := r.inFile(api.OpFileRead, api.FileRead{SessionID: r.call.SessionID, Read: file.Read{Target: at(name), MaxBytes: &most}})
 	if f != nil {

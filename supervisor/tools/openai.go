@@ -38,7 +38,7 @@ var (
 	workdir   = Arg{Name: "workdir", Text: "Directory to run in; the session's own if it is not said."}
 	timeoutMS = Arg{Name: "timeout_ms", Kind: Number, Min: 1, Max: 24 * 3600 * 1000, Text: "Milliseconds after which the command is ended."}
 	login     = Arg{Name: "login", Kind: Flag, Default: true, Text: "Whether the shell is a login shell."}
-	maxTokens = Arg{Name: "max_output_tokens", Kind: Number, Min: 1, Max: 1 << 20, Text: "About how many tokens of output to show; the middle of more is left out."}
+	maxTokens = Arg{Name: "max_output_tokens", Kind: Number, Min: 1, Max: 1 << 16, Text: "About how many tokens of output to show; the middle of more is left out."}
 	yieldMS   = Arg{Name: "yield_time_ms", Kind: Number, Min: 0, Max: maxYield.Milliseconds(), Text: "Milliseconds to wait for output."}
 )
 
@@ -213,7 +213,7 @@ func execCommand(r *run, v values) *Answer {
 
 // tokens is the budget of a call that says one.
 func (r *run) tokens(v values) int64 {
-	return min(v.number("max_output_tokens", r.call.Profile.Budget/tokenBytes)*tokenBytes, 4<<20)
+	return min(v.number("max_output_tokens", r.call.Profile.Budget/tokenBytes)*tokenBytes, 256<<10)
 }
 
 func writeStdin(r *run, v values) *Answer {
