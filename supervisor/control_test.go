@@ -27,7 +27,7 @@ func named(op api.Op, exec string) api.Request {
 	case api.OpProcessSignal:
 		req.Deliver = &api.ProcessSignal{ProcessRef: ref, Signal: "HUP"}
 	case api.OpProcessModify:
-		req.Modify = &api.ProcessModify{ProcessRef: ref, TimeoutNS: int64(time.Second)}
+		req.Modify = &api.ProcessModify{ProcessRef: ref, TimeoutNS: int64(30 * time.Second)}
 	case api.OpProcessCancel:
 		req.Cancel = &api.ProcessCancel{ProcessRef: ref}
 	default:
