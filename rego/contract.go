@@ -16,16 +16,17 @@ import (
 )
 
 // Contract is the newest version of the contract between a policy and the supervisor. A
-// bundle says in its data which one it is written for: {"stockade_contract": 2}. One that says
+// bundle says in its data which one it is written for: {"stockade_contract": 3}. One that says
 // nothing is of before contracts had numbers, and has the first.
 //
 //	1  open, exec, signal, blob and read are defined
 //	2  every entry point whose row says 2 as well; each has a default, so that no request is without an answer; and a
 //	   rule of its package that names what the input of this entry point never has does not compile
+//	3  and those whose row says 3
 //
 // What a version asks for never changes. A new question of the supervisor is a row of
 // entrypoints that a later version asks for; a bundle of an earlier one loads without it and denies what it would be asked.
-const Contract = 2
+const Contract = 3
 
 // The versions from which on each entry point has a default, and an input of its own.
 const (

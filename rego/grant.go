@@ -121,16 +121,18 @@ func checkFS(f *api.GrantFS) error {
 	for _, l := range []struct {
 		name        string
 		list, known []string
-	}{{"ops", f.Ops, fileOps}, {"follow_symlinks", []string{f.FollowSymlinks}, followSymlinks}, {"patch_formats", f.PatchFormats, []string{"v4a"}}} {
+	}{{"ops", f.Ops, fileOps}, {"follow_symlinks", []string{f.FollowSymlinks}, followSymlinks}, {"patch_formats", f.PatchFormats, []string{"v4a", "unified"}}} {
 		for _, word := range l.list {
 			if !slices.Contains(l.known, word) {
 				return fmt.Errorf("fs.%s: %q is none of %s", l.name, word, strings.Join(l.known, ", "))
 			}
 		}
 	}
-	for _, dir := range f.Roots {
-		if dir != "/" && !cleanPath(strings.TrimSuffix(dir, "/")) {
-			return fmt.Errorf("fs.roots: %q is not absolute and clean", dir)
+	for name, dirs := range map[string][]string{"roots": f.Roots, "write_roots": f.WriteRoots} {
+		for _, dir := range dirs {
+			if dir != "/" && !cleanPath(strings.TrimSuffix(dir, "/")) {
+				return fmt.Errorf("fs.%s: %q is not absolute and clean", name, dir)
+			}
 		}
 	}
 	for _, n := range []int64{

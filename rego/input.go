@@ -15,7 +15,7 @@ type Input struct {
 	Session  *Session        `json:"session,omitzero"`  // of an operation in one; absent for an open, blobs and lists
 	Process  *Process        `json:"process,omitzero"`  // of an operation on one execution; absent otherwise
 	Approval *Waiting        `json:"approval,omitzero"` // of an operation on what waits for leave; absent otherwise
-	File     *File           `json:"file,omitzero"`     // of a file tool, which no operation of this version is
+	File     *File           `json:"file,omitzero"`     // of a file tool; absent otherwise
 	Facts    Facts           `json:"facts"`
 	Ceiling  sandbox.Ceiling `json:"ceiling"`
 	NowNS    int64           `json:"now_ns"`

@@ -316,6 +316,7 @@ func clone(g api.Grant) api.Grant {
 	if g.FS != nil {
 		files := *g.FS
 		files.Ops, files.Roots, files.PatchFormats = slices.Clone(files.Ops), slices.Clone(files.Roots), slices.Clone(files.PatchFormats)
+		files.WriteRoots = slices.Clone(files.WriteRoots)
 		g.FS = &files
 	}
 	return g

@@ -2,6 +2,7 @@ package rego
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"io/fs"
 	"maps"
@@ -63,6 +64,14 @@ func TestSchemas(t *testing.T) {
 
 type object = map[string]any
 
+// shared are the nouns that commands and file tools have in common.
+var shared = map[reflect.Type]string{
+	reflect.TypeFor[api.InlineText]():  "InlineText",
+	reflect.TypeFor[api.InlineBytes](): "InlineBytes",
+	reflect.TypeFor[api.BlobRef]():     "BlobRef",
+	reflect.TypeFor[api.BlobOutput]():  "BlobOutput",
+}
+
 func reflector(t *testing.T) *jsonschema.Reflector {
 	r := &jsonschema.Reflector{Mapper: func(t reflect.Type) *jsonschema.Schema {
 		switch t {
@@ -73,6 +82,12 @@ func reflector(t *testing.T) *jsonschema.Reflector {
 		}
 		return nil
 	}}
+	r.Namer = func(t reflect.Type) string { // two packages have nouns of one name
+		if !strings.HasSuffix(t.PkgPath(), "/sandbox/file") {
+			return ""
+		}
+		return cmp.Or(shared[t], "Tool"+t.Name())
+	}
 	t.Chdir("..") // comments are found by the path below the module
 	for _, dir := range []string{"rego", "supervisor/api", "sandbox"} {
 		if err := r.AddGoComments("github.com/stockade-dev/stockade", dir); err != nil {

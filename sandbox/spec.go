@@ -161,5 +161,6 @@ type Exec struct {
 	Cwd        string   // absolute inside path
 	Background bool     // leave processes that outlive the command; otherwise they are killed when it ends
 	StdinOpen  bool     // stdin is a pipe whose other end the daemon writes, until CloseStdin
+	Files      bool     // no command but the session's file tools, served on stdin, which is given and a socket
 	Limits     ExecLimits
 }

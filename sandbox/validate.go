@@ -71,7 +71,11 @@ func (e Exec) Validate() error {
 	var c checks
 	c.that(validID(e.Session), "session id %.100q: not [a-z0-9_-]{1,64}", e.Session)
 	c.that(validID(e.ID), "execution id %.100q: not [a-z0-9_-]{1,64}", e.ID)
-	c.that(len(e.Argv) > 0 && e.Argv[0] != "", "argv: no command")
+	if e.Files {
+		c.that(len(e.Argv) == 0 && len(e.Env) == 0 && !e.Background && !e.StdinOpen && e.Limits == (ExecLimits{}), "files: no command, with its arguments, environment or limits")
+	} else {
+		c.that(len(e.Argv) > 0 && e.Argv[0] != "", "argv: no command")
+	}
 	c.workdir("cwd", e.Cwd)
 	for _, l := range []struct {
 		name            string

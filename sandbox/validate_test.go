@@ -161,6 +161,9 @@ func TestExecValidate(t *testing.T) {
 			}
 		}},
 		{"too many empty arguments", "more than", func(e *sandbox.Exec) { e.Argv = append(e.Argv, make([]string, 1<<18)...) }},
+		{"file tools and a command", "files", func(e *sandbox.Exec) { e.Files = true }},
+		{"file tools in the background", "files", func(e *sandbox.Exec) { e.Files, e.Argv, e.Env, e.Background = true, nil, nil, true }},
+		{"file tools with limits", "files", func(e *sandbox.Exec) { e.Files, e.Argv, e.Env, e.Limits.PIDs = true, nil, nil, 5 }},
 		{"relative cwd", "cwd", func(e *sandbox.Exec) { e.Cwd = "x" }},
 		{"less memory than a process needs", "limit memory", func(e *sandbox.Exec) { e.Limits.MemoryBytes = 1 }},
 		{"negative pids", "limit pids", func(e *sandbox.Exec) { e.Limits.PIDs = -1 }},

@@ -31,6 +31,7 @@ type call struct {
 	execution *execution
 	subject   *api.Process // of an operation on an execution: its record
 	control   control
+	file      fileCall
 	approval  *api.Approval // that the operation is about
 	leave     *waiting      // nil unless it has to wait for somebody's
 	facts     rego.Facts

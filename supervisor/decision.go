@@ -257,7 +257,7 @@ func (d *reading) rebuild() (*Recorded, error) {
 	if !ok {
 		return nil, d.missing("intent %s: no record of the ceiling %s", d.intentID, record.CeilingDigest)
 	}
-	in := rego.Input{Request: d.request, Process: record.Process, Approval: record.Approval, Facts: record.Facts, Ceiling: ceiling, NowNS: record.NowNS}
+	in := rego.Input{Request: d.request, Process: record.Process, Approval: record.Approval, File: record.File, Facts: record.Facts, Ceiling: ceiling, NowNS: record.NowNS}
 	if record.Session != nil {
 		open := d.opens[record.Session.SessionID]
 		if open.receipt == nil || open.receipt.Payload.Open.Grant == nil {

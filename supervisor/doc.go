@@ -50,7 +50,8 @@
 //	                                   ceiling; stdin.go, output.go
 //	approval.go                        what waits for somebody's leave before it is carried out
 //	control.go, input.go, freeze.go    what is done to it while it lives
-//	workspace.go, narrow.go            what is done to a session: its overlays, its network
+//	workspace.go, narrow.go            what is done to a session: its overlays, its network;
+//	                                   file.go: what its file tools do
 //	record.go, chronicle.go            from the journal to the state; index.go, names.go, key.go: what
 //	                                   is found in it; registry.go: what lives
 //	frame.go, watch.go, notice.go      what is told while it runs, and after; source.go: where output is

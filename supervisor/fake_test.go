@@ -17,6 +17,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/stockade-dev/stockade/internal/testbox"
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/launch"
@@ -34,6 +35,7 @@ type fake struct {
 	resolve  func(path string) (sandbox.Source, *sandbox.Error)
 	hang     bool              // Resolve and Open answer when their ctx ends
 	artifact map[string]string // inside path to content
+	files    string            // directory in which file tools work
 	mounted  []string          // in every session, as the evidence says
 	reports  map[string]string // of every session
 	degraded []string          // layers that every session is without
@@ -329,6 +331,9 @@ func (f *fake) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, e
 }
 
 func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbox.Process, error) {
+	if x.Files {
+		return f.serveFiles(x, stdin)
+	}
 	f.note("start " + x.Argv[0])
 	f.mu.Lock()
 	frozen := f.frozen[x.Session]
@@ -371,6 +376,36 @@ func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbo
 		if e.oom {
 			r.Usage.OOMKills = 1
 		}
+		f.mu.Lock()
+		p.result = &r
+		f.mu.Unlock()
+		close(p.ended)
+	}()
+	return f.handle(p), nil
+}
+
+// serveFiles is the start of a file worker, in a directory of the test's.
+func (f *fake) serveFiles(x sandbox.Exec, stdin *os.File) (*sandbox.Process, error) {
+	f.note("start files")
+	ended, err := testbox.ServeFiles(stdin, f.files)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{exec: x, started: f.now(), ended: make(chan struct{}), signals: make(chan int, 16), killed: make(chan struct{}), lost: make(chan struct{})}
+	p.stdout, p.stderr = newConduit(), newConduit()
+	f.mu.Lock()
+	f.execs[x.ID] = p
+	f.mu.Unlock()
+	go func() {
+		r := sandbox.Result{Started: p.started}
+		select {
+		case r.ExitCode = <-ended:
+		case <-p.killed:
+			r.ExitCode, r.Signal = -1, 9
+		}
+		p.stdout.Close()
+		p.stderr.Close()
+		r.Ended = f.now()
 		f.mu.Lock()
 		p.result = &r
 		f.mu.Unlock()

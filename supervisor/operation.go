@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/stockade-dev/stockade/sandbox/file"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -34,6 +35,18 @@ var operations = map[api.Op]operation{
 	api.OpSessionClose:     {admitSession, noRefusal, nothing, actClose, nil, failedClose},
 	api.OpWorkspaceCommit:  {admitSession, planSpace, nothing, actCommit, nil, failedSpace},
 	api.OpWorkspaceDiscard: {admitSession, planSpace, nothing, actDiscard, nil, failedSpace},
+	api.OpFileRead:         fileTool(file.OpRead),
+	api.OpFileWrite:        fileTool(file.OpWrite),
+	api.OpFileEdit:         fileTool(file.OpEdit),
+	api.OpFilePatch:        fileTool(file.OpPatch),
+	api.OpFileGrep:         fileTool(file.OpGrep),
+	api.OpFileGlob:         fileTool(file.OpGlob),
+	api.OpFileStat:         fileTool(file.OpStat),
+	api.OpFileExists:       fileTool(file.OpExists),
+	api.OpFileList:         fileTool(file.OpList),
+	api.OpFileMkdir:        fileTool(file.OpMkdir),
+	api.OpFileMove:         fileTool(file.OpMove),
+	api.OpFileRemove:       fileTool(file.OpRemove),
 	api.OpProcessInput:     {admitControl, planInput, abandonInput, actInput, nil, failedControl},
 	api.OpProcessSignal:    {admitControl, planDeliver, nothing, actDeliver, nil, failedControl},
 	api.OpProcessModify:    {admitControl, planModify, nothing, actModify, nil, failedControl},

@@ -211,8 +211,11 @@ func (s *Supervisor) enter(req *api.Request, op operation) (*call, error) {
 // hangs (FUSE, NFS) never answers.
 const resolveLimit = 5 * time.Second
 
-// resolveFacts looks at every host path that the request names.
+// resolveFacts looks at every host path that the request names, or at every path inside that a file tool does.
 func resolveFacts(s *Supervisor, c *call) *refusal {
+	if c.req.File != nil {
+		return lookFile(s, c)
+	}
 	paths := rego.HostPaths(c.req)
 	if len(paths) == 0 {
 		return nil
@@ -247,7 +250,7 @@ func resolveFacts(s *Supervisor, c *call) *refusal {
 // decide asks policy, with the secrets already gone.
 func decide(s *Supervisor, c *call) *refusal {
 	entrypoint, _ := rego.Entrypoint(c.req.Op) // every served operation has one: see preflight
-	in := rego.Input{Request: &c.redacted, Facts: c.facts, Ceiling: s.ceiling, NowNS: c.judging.UnixNano()}
+	in := rego.Input{Request: &c.redacted, File: c.file.facts, Facts: c.facts, Ceiling: s.ceiling, NowNS: c.judging.UnixNano()}
 	if c.approval != nil {
 		in.Approval = rego.WaitingOf(*c.approval)
 		c.seen = in.Approval
@@ -314,6 +317,7 @@ func (s *Supervisor) decisionRecord(c *call) *ledger.Decision {
 		Session:       c.counts,
 		Process:       c.judged,
 		Approval:      c.seen,
+		File:          c.file.facts,
 		Allow:         d.Allow,
 		Deny:          d.Deny,
 		Warn:          d.Warn,
@@ -341,6 +345,9 @@ func (s *Supervisor) act(c *call) {
 	case fault != nil:
 		r.Outcome, r.Status = api.OutcomeFaulted, "error"
 		r.ErrorCode, r.ErrorMessage = fault.Code, fault.Message
+	case payload.File != nil:
+		out := payload.File.Outcome()
+		r.ErrorCode, r.ErrorMessage = api.Code(out.Code), out.Message
 	case payload.Exec != nil:
 		r.ErrorCode, r.ErrorMessage = payload.Exec.ErrorCode, payload.Exec.ErrorMessage
 		if payload.Exec.Status == "timeout" {

@@ -63,7 +63,7 @@ func (c *call) refused(why *refusal) *api.Receipt {
 // policy was asked cannot be rebuilt from them; its digest stays.
 func (c *call) abridge(why *refusal) *refusal {
 	c.large = &ledger.Large{Op: c.req.Op, Principal: c.req.Principal, Key: c.req.Key, SizeBytes: int64(len(c.request)), Digest: ledger.Digest(c.request)}
-	c.facts = rego.Facts{}
+	c.facts, c.file.facts = rego.Facts{}, nil
 	if c.decision != nil {
 		d := *c.decision
 		d.Grant = nil

@@ -65,6 +65,8 @@ type session struct {
 	narrowing sync.Mutex   // held while a part of its network is taken away
 	space     sync.RWMutex // held while an overlay is committed or discarded; to read, while something is started
 
+	files fileDesk
+
 	settling sync.WaitGroup // live executions
 	closed   chan struct{}  // closed when the end is recorded
 }

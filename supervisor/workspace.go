@@ -166,6 +166,7 @@ func actDiscard(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.
 		if live := c.session.busy(); live > 0 {
 			return api.Errorf(api.CodeExecActive, "session %s has %d live executions, which may have files of the overlay open; cancel them first", c.session.id, live)
 		}
+		c.session.files.end() // as with commands: what is mounted now over the place lets only those in that begin later
 		err := s.launcher.Discard(ctx, c.session.id, r.GuestPath)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
@@ -218,8 +219,16 @@ func (s *session) busy() int {
 var torn = map[api.Op]string{
 	api.OpWorkspaceCommit:  "it may have been applied in part: each file is the old one or the new one",
 	api.OpWorkspaceDiscard: "the overlay may have been emptied",
+	api.OpFileWrite:        wholeOrNot,
+	api.OpFileEdit:         wholeOrNot,
+	api.OpFilePatch:        wholeOrNot,
+	api.OpFileMkdir:        wholeOrNot,
+	api.OpFileMove:         wholeOrNot,
+	api.OpFileRemove:       "a part of what was below the directory may be removed",
 	api.OpSessionNarrow:    "the network may be as narrow as was asked for; ask again to be certain",
 }
+
+const wholeOrNot = "the change is whole or has not happened"
 
 // interruptedBy says why an operation has no other end, and what is open because of it.
 func interruptedBy(op api.Op, why string) string {

@@ -1,6 +1,6 @@
 // Stockade-init is PID 1 of a session: see package guest. With the argument "hold"
 // it holds a session's user and cgroup namespaces open while the session is built; with
-// "execute" it is on its way to becoming a command.
+// "execute" it is on its way to becoming a command; with "files" it serves the session's file tools.
 //
 // The Go runtime must not open the cgroup files by which it sizes GOMAXPROCS: init
 // closes every descriptor but its own, and their numbers would be used again.
@@ -28,6 +28,8 @@ func main() {
 			life = guest.Hold
 		case "execute":
 			life = guest.Execute
+		case "files":
+			life = serveFiles
 		}
 	}
 	os.Exit(life())

@@ -32,7 +32,8 @@ const exitHelp = `Exit status of run, exec and wait:
   124    the command ran out of time, its own or its session's, and was ended
   128+n  signal n ended the command; 137 with a message when memory ran out
 The other commands use 0, 120, 121 and 122: 121 also for an id that names nothing, 122 for
-the beginning of one that names two things. diff --exit-code uses 1 for changes; receipts verify, fsck, prove and check use 1 for
+the beginning of one that names two things. diff --exit-code uses 1 for changes; fs 1 for what a file
+tool says no to (no such file, a text that is not there, nothing found), and 120 for what is forbidden; receipts verify, fsck, prove and check use 1 for
 what does not verify; policy, replay and fsck 1 for what they find and 2 when they cannot
 look; quiescence, and a strict policy activate, 119 for a supervisor that is not quiet. A receipt (--json, --receipt) tells
 them apart beyond doubt.`

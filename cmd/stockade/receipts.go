@@ -89,10 +89,21 @@ func summary(r *api.Receipt) string {
 		return p.Control.Status
 	case p.Space != nil:
 		return p.Space.Status
+	case p.File != nil && p.File.Outcome() != nil:
+		out := p.File.Outcome()
+		return strings.TrimSpace(string(out.Status) + " " + string(out.Code))
 	case p.Blob != nil:
 		return p.Blob.BlobRef
 	}
 	return ""
+}
+
+// digestOr is a digest of a file, or that there was none.
+func digestOr(digest string) string {
+	if digest == "" {
+		return "none"
+	}
+	return digest
 }
 
 func (c *cli) receiptsShowCommand() *cobra.Command {
@@ -179,6 +190,11 @@ func receiptRows(r *api.Receipt) [][]string {
 		rows = append(rows, []string{"overlay", fmt.Sprintf("%s, %d changes", s.GuestPath, s.Applied)})
 		for _, path := range s.Left {
 			rows = append(rows, []string{"unchanged", path})
+		}
+	}
+	if f := r.Payload.File; f != nil {
+		for _, change := range f.Changes() {
+			rows = append(rows, []string{"file", fmt.Sprintf("%s %s  %s -> %s  %s", change.Kind, change.Path, digestOr(change.Before), digestOr(change.After), amount(change.SizeBytes))})
 		}
 	}
 	for _, t := range r.Timings {

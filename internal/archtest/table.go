@@ -36,7 +36,7 @@ var Table = []Row{
 	// What crosses a boundary: data only.
 	{"sandbox", nil, []string{jsonexp}},
 	{"sandbox/file", nil, nil},
-	{"supervisor/api", []string{"sandbox"}, []string{jsonexp}},
+	{"supervisor/api", []string{"sandbox", "sandbox/file"}, []string{jsonexp}},
 
 	// Tools without knowledge of what they serve.
 	{"internal/cleanup", nil, nil},
@@ -61,6 +61,8 @@ var Table = []Row{
 	{"internal/filetool", []string{"internal/filetool/tree", "internal/filetool/stage", "internal/filetool/edit", "internal/filetool/patch", "internal/filetool/glob", "internal/filetool/ignore", "internal/filetool/search", "sandbox/file"},
 		[]string{unix}},
 
+	{"sandbox/files", []string{"internal/packet", "sandbox/file"}, []string{unix}},
+
 	// Policy: the only place where OPA enters.
 	{"policies", nil, nil},
 	{"rego", []string{"supervisor/api", "sandbox"}, []string{opa, jsonexp, xnet}},
@@ -84,22 +86,22 @@ var Table = []Row{
 
 	// The supervisor and its two sides.
 	{"supervisor/ledger", []string{"supervisor/api", "rego", "sandbox"}, []string{jsonexp}},
-	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "rego/bundle", "sandbox", "sandbox/launch", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
+	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "rego/bundle", "sandbox", "sandbox/file", "sandbox/files", "sandbox/launch", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
 		[]string{jsonexp, unix, tlog}},
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp}},
 	{"supervisor/server", []string{"supervisor/api", "sandbox"}, []string{jsonexp, unix}},
 
 	// Test equipment.
 	{"internal/archtest", nil, nil},
-	{"internal/testbox", []string{"supervisor/api", "supervisor/client", "supervisor/ledger", "internal/journal"}, []string{netlink, unix, xnet}},
+	{"internal/testbox", []string{"supervisor/api", "supervisor/client", "supervisor/ledger", "internal/journal", "internal/filetool", "sandbox/files"}, []string{netlink, unix, xnet}},
 	{"integration/probe", nil, []string{unix}},
 	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox", "policies", "rego", "rego/worker", "sandbox"}, nil},
 
 	// The five commands.
-	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},
+	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "sandbox/file", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},
 	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
 		[]string{cobra, fsnotify, unix}},
-	{"cmd/stockade-init", []string{"sandbox/guest"}, nil},
+	{"cmd/stockade-init", []string{"sandbox/guest", "sandbox/files", "internal/filetool"}, []string{unix}},
 	{"cmd/stockade-relay", []string{"sandbox/relay"}, nil},
 	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "internal/failpoint", "internal/reexec"}, []string{cobra, jsonexp}},
 }

@@ -66,6 +66,10 @@ func (t *Tools) patch(ctx context.Context, r *file.Request, res *file.Result) *f
 	if m := t.config.Caps.MaxChangedFiles; m != nil && n > *m {
 		return &file.Fault{Status: file.Forbidden, Code: file.CodeChangedFiles, Message: fmt.Sprintf("the patch changes %d files, allowed are %d", n, *m)}
 	}
+	if fault := tooMany(out.Changes); fault != nil {
+		out.ChangedPaths, out.Changes, out.Ops = nil, nil, nil
+		return fault
+	}
 	out.FilesChanged = ptr(n)
 	counts := fmt.Sprintf("(add=%d update=%d delete=%d move=%d)", out.Ops.Add, out.Ops.Update, out.Ops.Delete, out.Ops.Move)
 	if ask.DryRun {
@@ -82,6 +86,20 @@ func (t *Tools) patch(ctx context.Context, r *file.Request, res *file.Result) *f
 		}
 	}
 	out.Summary = fmt.Sprintf("Applied patch: %d %s changed %s", n, plural(n, "file", "files"), counts)
+	return nil
+}
+
+// maxEvidence bounds what a result says of the files that a patch changes. All of it is evidence: it is not cut.
+const maxEvidence = 2 << 20
+
+func tooMany(changes []file.Change) *file.Fault {
+	size := 0
+	for _, c := range changes {
+		size += 2*len(c.Path) + len(c.From) + 256 // with digests, and the path among those that changed
+	}
+	if size > maxEvidence {
+		return &file.Fault{Status: file.Forbidden, Code: file.CodeChangedFiles, Message: fmt.Sprintf("the patch changes %d files: more than one receipt can vouch for", len(changes))}
+	}
 	return nil
 }
 

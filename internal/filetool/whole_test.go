@@ -327,6 +327,75 @@ func TestTwoEditors(t *testing.T) {
 	}
 }
 
+// Two editors of one file, the second of whom begins when the first has written his content and goes on when the first is through:
+// each gives the file what he has written himself, and takes nothing of the other's for abandoned (R203).
+func TestStagedIsNotAbandoned(t *testing.T) {
+	for name, expected := range map[string]string{"judged": hash("0\n"), "blind": ""} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t, file.Caps{})
+			b.file("f", "0\n")
+			other := *b
+			other.open(file.Caps{})
+			write := func(tools *Tools, content string) file.Outcome {
+				r := tools.Do(context.Background(), &file.Request{Op: file.OpWrite, Write: &file.Write{Target: at("f"), Content: text(content), ExpectedSHA256: expected}})
+				return r.Write.Outcome
+			}
+			begun, goOn, late := make(chan struct{}), make(chan struct{}), make(chan file.Outcome, 1)
+			other.config.hook = func(step string) error {
+				if step == "write" {
+					close(begun)
+					<-goOn
+				}
+				return nil
+			}
+			b.config.hook = func(step string) error {
+				if step == "rename" {
+					go func() { late <- write(other.Tools, "2\n") }()
+					<-begun
+				}
+				return nil
+			}
+			if first := write(b.Tools, "1\n"); first.Status != file.OK || b.content("f") != "1\n" {
+				t.Errorf("%+v: the file is %q", first, b.content("f"))
+			}
+			close(goOn)
+			second, want := <-late, "1\n"
+			if expected == "" {
+				want = "2\n"
+			}
+			if (second.Status == file.OK) != (expected == "") || b.content("f") != want {
+				t.Errorf("%+v: the file is %q", second, b.content("f"))
+			}
+			if m := b.state(); len(m) != 1 {
+				t.Error(m)
+			}
+		})
+	}
+}
+
+// Who does not say what he replaces is not in the way of others who do not: all succeed, and nothing of ours stays.
+func TestManyWriters(t *testing.T) {
+	b := newBox(t, file.Caps{})
+	b.file("f", "0\n")
+	var wg sync.WaitGroup
+	for i := range 4 {
+		other := *b
+		other.open(file.Caps{})
+		wg.Go(func() {
+			for range 25 {
+				r := other.Tools.Do(context.Background(), &file.Request{Op: file.OpWrite, Write: &file.Write{Target: at("f"), Content: text(fmt.Sprint(i, "\n"))}})
+				if r.Write.Status != file.OK {
+					t.Errorf("%+v", r.Write.Outcome)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if m := b.state(); len(m) != 1 || len(b.content("f")) != 2 {
+		t.Error(m)
+	}
+}
+
 // What somebody else does between judgement and rename is not lost, and the whole change is a conflict.
 func TestChangedMeanwhile(t *testing.T) {
 	others := map[string]func(b *box){

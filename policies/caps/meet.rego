@@ -132,7 +132,7 @@ held(list, wanted) if {
 # description: A layer without fs bounds none of them; a profile without it has none, whatever a cap says.
 fs(layers) := {"fs": object.union_n([
 	common(layers, ["fs"], {"ops", "patch_formats"}),
-	prefixes(layers, ["fs"], {"roots"}),
+	prefixes(layers, ["fs"], {"roots", "write_roots"}),
 	numbers(layers, ["fs"], {member | some member in names_in(layers, ["fs"]); startswith(member, "max_")}),
 	{"follow_symlinks": least_links(layers)},
 ])} if {

@@ -1,8 +1,8 @@
 # METADATA
 # title: What file tools do
 # description: |
-#   No operation of this version asks this. What is decided here is data: the fs of a session's grant against what a tool
-#   is about to do (input.file). A tool works inside, as the session's identity; these rules take away from that.
+#   What is decided here is data: the fs of a session's grant against what a tool is about to do (input.file). A tool works
+#   inside, as the session's identity; these rules take away from that.
 # labels: {concern: fs}
 package stockade.fs
 

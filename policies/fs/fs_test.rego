@@ -59,6 +59,18 @@ test_paths_are_below_a_root if {
 	codes(grant({"/fs/roots": []})) == {"path_not_allowed"}
 }
 
+# R095
+test_changes_are_below_a_root_for_them if {
+	allowed(written("/workspace/src/x"))
+	codes(written("/workspace/x")) == {"path_not_allowed"}
+	codes(written("/workspace/src/../x")) == {"path_not_allowed"}
+	codes(written("/workspace/srcs")) == {"path_not_allowed"}
+	allowed(grant({"/fs/write_roots": ["/workspace/src/"]}))
+	codes(json.patch(written("/workspace/src/x"), [{"op": "replace", "path": "/session/grant/fs/write_roots", "value": []}])) == {"path_not_allowed"}
+}
+
+written(path) := json.patch(grant({"/fs/write_roots": ["/workspace/src/"]}), [{"op": "replace", "path": "/file", "value": {"op": "write", "paths": [{"path": "x", "resolved": path, "write": true}]}}])
+
 # R097
 test_links if {
 	allowed(file({"/paths/0/through_link": true}))

@@ -44,6 +44,16 @@ deny contains {"code": "path_not_allowed", "subject": sprintf("path:%s", [file.p
 only_seen(file) if object.get(file, "write", false) == false
 
 # METADATA
+# title: What is changed lies below a root for that
+# labels: {concern: fs, requirement: R095}
+deny contains {"code": "path_not_allowed", "subject": sprintf("path:%s", [file.path]), "message": "it leads to where nothing may be changed"} if {
+	granted.write_roots
+	some file in input.file.paths
+	not only_seen(file)
+	not paths.inside(file.resolved, paths.dirs(granted.write_roots))
+}
+
+# METADATA
 # title: No symbolic link is on the way
 # description: Links that stay below the roots are followed unless the grant denies it; where they lead is in resolved.
 # labels: {concern: fs, requirement: R097}

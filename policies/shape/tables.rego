@@ -40,6 +40,7 @@ cap_members := {
 	"exec.queue": "boolean",
 	"fs.ops": "list of texts",
 	"fs.roots": "list of directories that end in a slash",
+	"fs.write_roots": "list of directories that end in a slash",
 	"fs.follow_symlinks": ["deny", "within_root_only", "allow"],
 	"fs.patch_formats": "list of texts",
 	"fs.max_read_bytes": "count",

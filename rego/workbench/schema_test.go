@@ -13,7 +13,7 @@ func TestSchema(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "data.stockade.open.decision") || !strings.Contains(out, "host.process.cancel") {
 		t.Errorf("%d %s", code, out)
 	}
-	if out, code := run(t, Options{}, "schema", "--json"); code != 0 || !strings.Contains(out, `"contract": 2`) {
+	if out, code := run(t, Options{}, "schema", "--json"); code != 0 || !strings.Contains(out, `"contract": 3`) {
 		t.Errorf("%d %s", code, out)
 	}
 	if out, code := run(t, Options{}, "schema", "open_result"); code != 0 || !strings.Contains(out, `"http://json-schema.org/draft-07/schema#"`) || !strings.Contains(out, "egress") {

@@ -24,9 +24,16 @@ type setting struct {
 	spare       bool // missing where the kernel does not account swap: see [Session.swapFile]
 }
 
-// cpuPeriod is the kernel's default, in microseconds; a thousandth of it is what one
-// thousandth of a CPU may use in each.
-const cpuPeriod = 100_000
+// turns are a ceiling of processor time: so many microseconds of each period. The period is shorter than the
+// kernel's own of 100 ms, because in each one the quota is used in one go, when whoever shares the processor waits, and
+// so is the rest of it, when the command does. The kernel takes no quota below 1 ms.
+func turns(l sandbox.Limits) (quota, period int64) {
+	period = 20_000
+	if l.CPUMillis*period < 1000*1000 {
+		period = 100_000
+	}
+	return l.CPUMillis * period / 1000, period
+}
 
 // settings are the files of a controller that hold ceilings. Zero is no ceiling, and no file.
 // The kernel has no swap beyond memory to give where the two together are bounded by the
@@ -39,9 +46,10 @@ var settings = map[string]map[string]func(sandbox.Limits) []setting{
 				setting{file: "memory.memsw.limit_in_bytes", value: text(l.MemoryBytes), spare: true})
 		},
 		"cpu": func(l sandbox.Limits) []setting {
+			quota, period := turns(l)
 			return append(when(l.CPUMillis,
-				setting{file: "cpu.cfs_period_us", value: text(cpuPeriod)},
-				setting{file: "cpu.cfs_quota_us", value: text(quota(l))}),
+				setting{file: "cpu.cfs_period_us", value: text(period)},
+				setting{file: "cpu.cfs_quota_us", value: text(quota)}),
 				when(l.CPUWeight, setting{file: "cpu.shares", value: text(shares(l.CPUWeight))})...)
 		},
 		"pids": func(l sandbox.Limits) []setting {
@@ -55,7 +63,8 @@ var settings = map[string]map[string]func(sandbox.Limits) []setting{
 				setting{file: "memory.swap.max", value: "0", spare: true})
 		},
 		"cpu": func(l sandbox.Limits) []setting {
-			return append(when(l.CPUMillis, setting{file: "cpu.max", value: fmt.Sprintf("%d %d", quota(l), cpuPeriod)}),
+			quota, period := turns(l)
+			return append(when(l.CPUMillis, setting{file: "cpu.max", value: fmt.Sprintf("%d %d", quota, period)}),
 				when(l.CPUWeight, setting{file: "cpu.weight", value: text(l.CPUWeight)})...)
 		},
 		"pids": func(l sandbox.Limits) []setting {
@@ -72,8 +81,6 @@ func when(n int64, s ...setting) []setting {
 }
 
 func text(n int64) string { return strconv.FormatInt(n, 10) }
-
-func quota(l sandbox.Limits) int64 { return l.CPUMillis * (cpuPeriod / 1000) }
 
 // shares is what the scheduler itself makes of a cpu.weight, so that a weight is the same share of
 // a processor on both versions: the defaults, 100 and 1024, are each other's.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -89,10 +90,10 @@ func TestFiles(t *testing.T) {
 	}
 	want := map[string][]string{
 		"v2": {
-			"memory memory.max 67108864", "memory memory.swap.max 0", "cpu cpu.max 150000 100000", "cpu cpu.weight 30", "pids pids.max " + strconv.Itoa(32+sandbox.InitPIDs), "pids x/pids.max 32",
+			"memory memory.max 67108864", "memory memory.swap.max 0", "cpu cpu.max 30000 20000", "cpu cpu.weight 30", "pids pids.max " + strconv.Itoa(32+sandbox.InitPIDs), "pids x/pids.max 32",
 		},
 		"hybrid": {
-			"memory memory.limit_in_bytes 67108864", "memory memory.memsw.limit_in_bytes 67108864", "cpu cpu.cfs_period_us 100000", "cpu cpu.cfs_quota_us 150000", "cpu cpu.shares 307",
+			"memory memory.limit_in_bytes 67108864", "memory memory.memsw.limit_in_bytes 67108864", "cpu cpu.cfs_period_us 20000", "cpu cpu.cfs_quota_us 30000", "cpu cpu.shares 307",
 			"pids pids.max " + strconv.Itoa(32+sandbox.InitPIDs), "pids x/pids.max 33",
 		},
 	}[tree.Layout()]
@@ -276,8 +277,8 @@ func TestLeafWith(t *testing.T) {
 	for _, f := range files {
 		values[f.File] = f.Value
 	}
-	if tree.Layout() == "v2" && (values["memory.max"] != "16777216" || values["cpu.max"] != "50000 100000" || values["pids.max"] != "3") ||
-		tree.Layout() != "v2" && (values["memory.limit_in_bytes"] != "16777216" || values["cpu.cfs_quota_us"] != "50000" || values["pids.max"] != "3") {
+	if tree.Layout() == "v2" && (values["memory.max"] != "16777216" || values["cpu.max"] != "10000 20000" || values["pids.max"] != "3") ||
+		tree.Layout() != "v2" && (values["memory.limit_in_bytes"] != "16777216" || values["cpu.cfs_quota_us"] != "10000" || values["pids.max"] != "3") {
 		t.Errorf("%v", values)
 	}
 	told.Close()
@@ -551,5 +552,44 @@ func TestReopenLeafWith(t *testing.T) {
 	}
 	if e, err := s.Events(); err != nil || e.OOMKills <= before.OOMKills {
 		t.Errorf("the session: %+v, %v", e, err)
+	}
+}
+
+// A ceiling of processor time is given in short turns, and in longer ones where the kernel would find its part too small.
+func TestTurns(t *testing.T) {
+	tree := open(t)
+	for millis, want := range map[int64]string{10: "1000 of 100000", 49: "4900 of 100000", 50: "1000 of 20000", 4000: "80000 of 20000"} {
+		l := limits
+		l.CPUMillis = millis
+		s := create(t, tree, "t"+strconv.FormatInt(millis, 10), l)
+		stand(t, s)
+		files, err := s.Files()
+		if err != nil {
+			t.Errorf("%d: %v", millis, err)
+		}
+		values := map[string]string{}
+		for _, f := range files {
+			values[f.File] = f.Value
+		}
+		got := values["cpu.cfs_quota_us"] + " of " + values["cpu.cfs_period_us"]
+		if tree.Layout() == "v2" {
+			got = strings.Replace(values["cpu.max"], " ", " of ", 1)
+		}
+		if got != want {
+			t.Errorf("%d: %s, want %s", millis, got, want)
+		}
+	}
+}
+
+// All sessions together are more than one process beside them.
+func TestWeight(t *testing.T) {
+	tree := open(t)
+	s := create(t, tree, "s1", limits)
+	file, want := filepath.Dir(s.Paths()["cpu"])+"/cpu.shares", "10240\n"
+	if tree.Layout() == "v2" {
+		file, want = tree.Dir()+"/cpu.weight", "1000\n"
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != want {
+		t.Errorf("%q %v, want %q", got, err, want)
 	}
 }

@@ -51,8 +51,8 @@ func (s *Session) Bound(limits sandbox.Limits) error {
 	}
 	limits.MemoryBytes = pages(limits.MemoryBytes)
 	s.limits = limits
-	quota := quota(limits)
-	period := uint64(cpuPeriod)
+	quota, micros := turns(limits)
+	period := uint64(micros)
 	pids := limits.PIDs + sandbox.InitPIDs
 	swap, err := s.swapFile()
 	if err != nil {

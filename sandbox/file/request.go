@@ -174,3 +174,27 @@ type Remove struct {
 	Target
 	Recursive bool `json:"recursive,omitzero"` // what is in a directory too
 }
+
+// Blobs are the contents that the request names instead of having them in it.
+func (r *Request) Blobs() []string {
+	switch {
+	case r.Write != nil && r.Write.Content.BlobRef != nil:
+		return []string{r.Write.Content.BlobRef.BlobRef}
+	case r.Patch != nil && r.Patch.Patch.BlobRef != nil:
+		return []string{r.Patch.Patch.BlobRef.BlobRef}
+	}
+	return nil
+}
+
+// Bytes is the size of what is to be written, or of a patch, where that stands in the request.
+func (r *Request) Bytes() int64 {
+	switch {
+	case r.Write != nil && r.Write.Content.InlineText != nil:
+		return int64(len(r.Write.Content.InlineText.Text))
+	case r.Write != nil && r.Write.Content.InlineBytes != nil:
+		return int64(len(r.Write.Content.InlineBytes.Bytes))
+	case r.Patch != nil && r.Patch.Patch.InlineText != nil:
+		return int64(len(r.Patch.Patch.InlineText.Text))
+	}
+	return 0
+}

@@ -1,5 +1,10 @@
 package file
 
+import (
+	"regexp"
+	"slices"
+)
+
 // Result is what came of a Request. Exactly one of the other members is set, the one that Op names.
 type Result struct {
 	Op     Op            `json:"op"`
@@ -78,6 +83,71 @@ func Empty(op Op) *Result {
 		return nil
 	}
 	return r
+}
+
+// statuses are all that there are.
+var statuses = []Status{OK, NotFound, IsDirectory, Forbidden, Conflict, Ambiguous, ParseError, Reject, InvalidRegex, InvalidPattern, Error}
+
+// codeForm is what a code looks like.
+var codeForm = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
+
+// Formed reports whether the arm that is set is the one that the operation has, and no other is; and whether it says how it went
+// in words that there are, with a reason exactly when it did not go well.
+func (r *Result) Formed() bool {
+	want := Empty(r.Op)
+	if want == nil {
+		return false
+	}
+	for _, arm := range []struct{ has, wants bool }{
+		{r.Read != nil, want.Read != nil}, {r.Write != nil, want.Write != nil}, {r.Edit != nil, want.Edit != nil},
+		{r.Patch != nil, want.Patch != nil}, {r.Grep != nil, want.Grep != nil}, {r.Glob != nil, want.Glob != nil},
+		{r.Stat != nil, want.Stat != nil}, {r.List != nil, want.List != nil}, {r.Change != nil, want.Change != nil},
+	} {
+		if arm.has != arm.wants {
+			return false
+		}
+	}
+	out := r.Outcome()
+	if out.Status == OK {
+		return out.Code == ""
+	}
+	return slices.Contains(statuses, out.Status) && codeForm.MatchString(string(out.Code))
+}
+
+// Output is what the operation gives beside what it says; nil for one that gives nothing.
+func (r *Result) Output() *Output {
+	switch {
+	case r.Read != nil:
+		return r.Read.Content
+	case r.Grep != nil:
+		return r.Grep.Matches
+	case r.Glob != nil:
+		return r.Glob.Paths
+	case r.List != nil:
+		return r.List.Entries
+	}
+	return nil
+}
+
+// Blob is the output where that is one; nil otherwise.
+func (r *Result) Blob() *Blob {
+	if o := r.Output(); o != nil {
+		return o.Blob
+	}
+	return nil
+}
+
+// Changes are what became of each file that the operation changed, with digests before and after.
+func (r *Result) Changes() []Change {
+	switch {
+	case r.Write != nil && r.Write.Change != nil:
+		return []Change{*r.Write.Change}
+	case r.Edit != nil && r.Edit.Change != nil:
+		return []Change{*r.Edit.Change}
+	case r.Patch != nil:
+		return r.Patch.Changes
+	}
+	return nil
 }
 
 // Clamp says that a request-level limit was lowered (C17), or what stood in where the request

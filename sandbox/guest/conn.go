@@ -178,10 +178,12 @@ type Process struct {
 func (p *Process) Call() uint64 { return p.call }
 
 // Streams are the descriptors of a command. They stay the caller's. Stdin, Stdout and
-// Stderr are required; Cgroup is the leaf that the command is born in, nil for init's own.
+// Stderr are required; Cgroup is the leaf that the command is born in, nil for init's own. Worker is what Command.Files
+// executes: the same program as init, in a file that nobody inside may read.
 type Streams struct {
 	Stdin, Stdout, Stderr *os.File
 	Cgroup                *os.File
+	Worker                *os.File
 }
 
 // Spawn starts a command. If ctx ends first the command may start all the same: the
@@ -189,10 +191,13 @@ type Streams struct {
 // released or killed: Suspend waits for that.
 func (c *Conn) Spawn(ctx context.Context, cmd Command, s Streams) (*Process, error) {
 	w := newCall()
-	f := &spawnFrame{Command: cmd, cgroup: s.Cgroup != nil}
+	f := &spawnFrame{Command: cmd, cgroup: s.Cgroup != nil, files: cmd.Files}
 	files := []*os.File{s.Stdin, s.Stdout, s.Stderr}
 	if s.Cgroup != nil {
 		files = append(files, s.Cgroup)
+	}
+	if cmd.Files {
+		files = append(files, s.Worker)
 	}
 	w.done = sync.OnceFunc(c.answered)
 	if cmd.Parked || len(cmd.Rlimits) > 0 || len(cmd.Canary) > 0 {

@@ -157,7 +157,7 @@ func TestOwnRlimitsStart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	n := null(t)
-	p, err := b.Spawn(ctx, cmd, Streams{n, n, n, nil})
+	p, err := b.Spawn(ctx, cmd, Streams{Stdin: n, Stdout: n, Stderr: n})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func BenchmarkSpawnExecutor(b *testing.B) {
 	cmd := command("/bin/true")
 	cmd.Rlimits = []Rlimit{{unix.RLIMIT_NOFILE, 50, 50}}
 	for b.Loop() {
-		p, err := box.Spawn(b.Context(), cmd, Streams{n, n, n, nil})
+		p, err := box.Spawn(b.Context(), cmd, Streams{Stdin: n, Stdout: n, Stderr: n})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -176,13 +177,18 @@ const executorPath = "/proc/self/exe"
 // requests; refusals are answers.
 func (g *guestInit) spawn(call uint64, f *spawnFrame, fds []int) error {
 	want := 3
-	for _, more := range []bool{f.cgroup, f.executor} {
+	for _, more := range []bool{f.cgroup, f.executor, f.files} {
 		if more {
 			want++
 		}
 	}
-	if f.executor {
+	switch {
+	case f.executor && f.files:
+		return errMalformed
+	case f.executor:
 		f.Command = Command{Argv: []string{"stockade-init", "execute"}, Cwd: "/"}
+	case f.files:
+		f.Command = Command{Argv: []string{"stockade-init", "files"}, Cwd: "/"}
 	}
 	if len(fds) != want || len(f.Argv) == 0 || !strings.HasPrefix(f.Cwd, "/") {
 		return errMalformed
@@ -202,9 +208,14 @@ func (g *guestInit) spawn(call uint64, f *spawnFrame, fds []int) error {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fds[3]
 	}
 	program := executorPath
-	if f.executor {
+	switch {
+	case f.executor:
 		attr.Files = append(attr.Files, uintptr(fds[want-1]))
-	} else {
+	case f.files:
+		// Not init's own: what its user may not read is not dumpable from its first instruction on. There is no
+		// moment in which a command, which has this user too, could write to the worker's memory.
+		program = "/proc/self/fd/" + strconv.Itoa(fds[want-1])
+	default:
 		var refused *Error
 		if e := g.asIdentity(func() syscall.Errno { program, refused = lookup(&f.Command); return 0 }); e != 0 {
 			refused = &Error{StageProgram, "look up " + f.Argv[0], e}

@@ -420,7 +420,7 @@ func TestEndOfFile(t *testing.T) {
 	if err := b.cmd.Wait(); err != nil { // zap_pid_ns_processes: init is the last
 		t.Error(err)
 	}
-	if _, err := b.Spawn(t.Context(), command("true"), Streams{null(t), null(t), null(t), nil}); !errors.Is(err, ErrGone) {
+	if _, err := b.Spawn(t.Context(), command("true"), Streams{Stdin: null(t), Stdout: null(t), Stderr: null(t)}); !errors.Is(err, ErrGone) {
 		t.Errorf("spawn after the end: %v", err)
 	}
 }
@@ -479,7 +479,7 @@ func TestBornInCgroup(t *testing.T) {
 	}
 	defer leaf.Close()
 	n := null(t)
-	p, err := b.Spawn(t.Context(), shell("sleep 1000"), Streams{n, n, n, leaf})
+	p, err := b.Spawn(t.Context(), shell("sleep 1000"), Streams{Stdin: n, Stdout: n, Stderr: n, Cgroup: leaf})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -497,7 +497,7 @@ func TestBornInCgroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	var e *Error
-	if _, err := b.Spawn(t.Context(), command("true"), Streams{n, n, n, leaf}); !errors.As(err, &e) || e.Stage != StageClone {
+	if _, err := b.Spawn(t.Context(), command("true"), Streams{Stdin: n, Stdout: n, Stderr: n, Cgroup: leaf}); !errors.As(err, &e) || e.Stage != StageClone {
 		t.Errorf("got %v", err)
 	}
 	b.Close()
@@ -577,7 +577,7 @@ func TestCancelledSpawn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	n := null(t)
-	if _, err := b.Spawn(ctx, command("true"), Streams{n, n, n, nil}); err != nil && !errors.Is(err, context.Canceled) {
+	if _, err := b.Spawn(ctx, command("true"), Streams{Stdin: n, Stdout: n, Stderr: n}); err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if out, _ := b.output(shell("echo next")); out != "next\n" {
@@ -589,7 +589,7 @@ func BenchmarkSpawnTrue(b *testing.B) {
 	box := start(b, baseline())
 	n := null(b)
 	for b.Loop() {
-		p, err := box.Spawn(b.Context(), command("/bin/true"), Streams{n, n, n, nil})
+		p, err := box.Spawn(b.Context(), command("/bin/true"), Streams{Stdin: n, Stdout: n, Stderr: n})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -46,7 +46,7 @@ const (
 // Version is the first member of setup: runner and init are built together, and
 // a stray mixture of the two must not run. A runner that is replaced under live sessions
 // speaks with the inits of the one before, so it changes with every change of a message.
-const Version = 4
+const Version = 5
 
 // What bounds a decoded list: execve's own limits are lower.
 const (
@@ -93,6 +93,7 @@ type Command struct {
 	Rlimits []Rlimit // lowered for this command, never raised; it costs an executor, as Parked does
 	Parked  bool     // cloned, and not executed before Process.Release
 	Canary  []string // instead of Argv and the rest: what to try, by the names of Canaries
+	Files   bool     // instead of them: init's own program, as a worker that serves file tools on its stdin
 }
 
 // Exit is what wait4 said of a command.
@@ -149,6 +150,7 @@ type (
 		Command
 		cgroup   bool // a descriptor more, the leaf, follows the three streams
 		executor bool // and another, its socket; it will be told the command by that
+		files    bool // it is no command, see Command.Files; the last descriptor is what is executed
 	}
 	commandFrame struct{ Command } // with everything
 	signalFrame  struct {
@@ -212,7 +214,8 @@ func (f *spawnFrame) encode(b []byte) []byte {
 	b = putStrings(b, f.Env)
 	b = putString(b, f.Cwd)
 	b = putBool(b, f.cgroup)
-	return putBool(b, f.executor)
+	b = putBool(b, f.executor)
+	return putBool(b, f.files)
 }
 
 func (f *spawnFrame) decode(d *decoder) {
@@ -221,6 +224,7 @@ func (f *spawnFrame) decode(d *decoder) {
 	f.Cwd = d.string()
 	f.cgroup = d.bool()
 	f.executor = d.bool()
+	f.files = d.bool()
 }
 
 func (f *commandFrame) encode(b []byte) []byte {

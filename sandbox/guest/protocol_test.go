@@ -15,7 +15,7 @@ var members = map[byte]func() member{
 			Landlock: []Access{{"/", false, false}, {"/w", true, false}, {"/dev", false, true}}, LandlockABI: 6, Proof: "/p", Workdir: "/w"}
 	},
 	kindSpawn: func() member {
-		return &spawnFrame{Command{Argv: []string{"a", ""}, Env: []string{"B=c"}, Cwd: "/d"}, true, true}
+		return &spawnFrame{Command{Argv: []string{"a", ""}, Env: []string{"B=c"}, Cwd: "/d"}, true, true, true}
 	},
 	kindCommand: func() member {
 		return &commandFrame{Command{Argv: []string{"a", ""}, Env: []string{"B=c"}, Cwd: "/d", Rlimits: []Rlimit{{7, 8, 9}}, Canary: []string{"mount"}}}

@@ -80,7 +80,7 @@ const (
 type kind byte
 
 // version changes with every change of a message.
-const version = 5
+const version = 6
 
 // The bodies that are not nouns of package sandbox.
 type (

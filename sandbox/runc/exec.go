@@ -52,6 +52,9 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 	if e.StdinOpen && stdin != nil {
 		return launch.Streams{}, sandbox.Errorf(sandbox.CodeInvalidSpec, "stdin is open, and given")
 	}
+	if e.Files && stdin == nil {
+		return launch.Streams{}, sandbox.Errorf(sandbox.CodeInvalidSpec, "file tools are served on a socket, and none is given")
+	}
 	s, err := r.session(e.Session)
 	if err != nil {
 		return launch.Streams{}, err
@@ -77,7 +80,7 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 	}
 	undo.Add(func() { s.drop(x) })
 
-	streams := guest.Streams{Stdin: stdin, Cgroup: x.leaf.FD()}
+	streams := guest.Streams{Stdin: stdin, Cgroup: x.leaf.FD(), Worker: r.worker}
 	undo.Add(x.release)
 	for _, p := range []struct {
 		held, theirs **os.File
@@ -116,7 +119,7 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 		return launch.Streams{}, err
 	}
 	undo.Add(ours.Close)
-	process, err := x.spawn(ctx, guest.Command{Argv: e.Argv, Env: e.Env, Cwd: e.Cwd}, streams)
+	process, err := x.spawn(ctx, guest.Command{Argv: e.Argv, Env: e.Env, Cwd: e.Cwd, Files: e.Files}, streams)
 	if err != nil {
 		return launch.Streams{}, refused(err)
 	}

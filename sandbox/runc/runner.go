@@ -39,6 +39,7 @@ type Runner struct {
 	options      Options
 	state        *os.File // locked while we live
 	init         *os.File // sealed
+	worker       *os.File // the same, which nobody inside may read
 	relay        *os.File // sealed; nil without one
 	tree         *cgroup.Tree
 	ids          *idRanges
@@ -139,6 +140,13 @@ func (r *Runner) equip(undo *cleanup.Stack) (err error) {
 		return err
 	}
 	undo.Add(func() { r.init.Close() })
+	if r.worker, err = sealed(procFD(r.init)); err != nil {
+		return err
+	}
+	undo.Add(func() { r.worker.Close() })
+	if err := r.worker.Chmod(0o111); err != nil {
+		return fmt.Errorf("seal %s: memfd: %w", r.options.Init, err)
+	}
 	if r.options.Relay != "" {
 		if r.relay, err = sealed(r.options.Relay); err != nil {
 			return err
@@ -246,7 +254,7 @@ func (r *Runner) Shutdown() error {
 	err := errors.Join(r.tree.Close(), os.RemoveAll(r.boxes()))
 	_ = os.Remove(r.options.State) // whose other contents, if any, are somebody else's
 	r.idmaps.close()
-	for _, f := range append(r.swept, r.ids.file, r.init, r.relay, r.state) {
+	for _, f := range append(r.swept, r.ids.file, r.init, r.worker, r.relay, r.state) {
 		f.Close()
 	}
 	return err

@@ -1,5 +1,7 @@
 package api
 
+import "github.com/stockade-dev/stockade/sandbox/file"
+
 // SetParameters decodes body as the parameters of r.Op, which is canonical, and makes
 // them part of the request. It returns the scope that the body declares, and leaves the
 // principal alone.
@@ -44,6 +46,39 @@ var bodies = map[Op]func(*Request, []byte) (Scope, *Error){
 	OpWorkspaceDiff:    parametersOf(setSpace),
 	OpWorkspaceCommit:  parametersOf(setSpace),
 	OpWorkspaceDiscard: parametersOf(setSpace),
+
+	OpFileRead: parametersOf(func(r *Request, p *FileRead) Scope {
+		return r.fileTool(p.SessionID, p.Scope, file.Request{Read: &p.Read})
+	}),
+	OpFileWrite: parametersOf(func(r *Request, p *FileWrite) Scope {
+		return r.fileTool(p.SessionID, p.Scope, file.Request{Write: &p.Write})
+	}),
+	OpFileEdit: parametersOf(func(r *Request, p *FileEdit) Scope {
+		return r.fileTool(p.SessionID, p.Scope, file.Request{Edit: &p.Edit})
+	}),
+	OpFilePatch: parametersOf(func(r *Request, p *FilePatch) Scope {
+		return r.fileTool(p.SessionID, p.Scope, file.Request{Patch: &p.Patch})
+	}),
+	OpFileGrep: parametersOf(func(r *Request, p *FileGrep) Scope {
+		return r.fileTool(p.SessionID, p.Scope, file.Request{Grep: &p.Grep})
+	}),
+	OpFileGlob: parametersOf(func(r *Request, p *FileGlob) Scope {
+		return r.fileTool(p.SessionID, p.Scope, file.Request{Glob: &p.Glob})
+	}),
+	OpFileStat:   parametersOf(setFileStat),
+	OpFileExists: parametersOf(setFileStat),
+	OpFileList: parametersOf(func(r *Request, p *FileList) Scope {
+		return r.fileTool(p.SessionID, p.Scope, file.Request{List: &p.List})
+	}),
+	OpFileMkdir: parametersOf(func(r *Request, p *FileMkdir) Scope {
+		return r.fileTool(p.SessionID, p.Scope, file.Request{Mkdir: &p.Mkdir})
+	}),
+	OpFileMove: parametersOf(func(r *Request, p *FileMove) Scope {
+		return r.fileTool(p.SessionID, p.Scope, file.Request{Move: &p.Move})
+	}),
+	OpFileRemove: parametersOf(func(r *Request, p *FileRemove) Scope {
+		return r.fileTool(p.SessionID, p.Scope, file.Request{Remove: &p.Remove})
+	}),
 }
 
 func setSession(r *Request, p *SessionTarget) Scope { r.Session = p; return p.Scope }
@@ -102,6 +137,8 @@ func (r *Request) SessionID() *string {
 		return &r.Space.SessionID
 	case r.Narrow != nil:
 		return &r.Narrow.SessionID
+	case r.File != nil:
+		return &r.File.SessionID
 	}
 	return nil
 }

@@ -1,6 +1,10 @@
 package api
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/stockade-dev/stockade/sandbox/file"
+)
 
 // Code is a stable, machine-readable error or denial code. Codes are never
 // reused for another meaning. Policies may deny with codes of their own; those of
@@ -100,6 +104,9 @@ const (
 	// Artifacts: why a path of outputs did not come back.
 	CodeNotRegular   Code = "not_regular"
 	CodePathNotFound Code = "path_not_found"
+
+	// File tools. The others are those of package file.
+	CodeFileWorker Code = "file_worker_lost"
 
 	// Runner: what the privileged side refuses or fails at.
 	CodeInvalidSpec        Code = "invalid_spec"
@@ -210,7 +217,7 @@ var Codes = []CodeInfo{
 	{CodeInvalidStdinRef, 400, "The reference of stdin is not sha256: and 64 hexadecimal digits."},
 	{CodeInvalidBlobRef, 400, "The reference is not sha256: and 64 hexadecimal digits."},
 	{CodeInvalidSignal, 400, "There is no signal of this name or number."},
-	{CodeInvalidMode, 400, "The mode of a close is neither graceful nor force."},
+	{CodeInvalidMode, 400, "The mode is none of those that the operation has."},
 	{CodeStdinRefNotFound, 404, "There is no blob with the reference of stdin."},
 	{CodeBlobMismatch, 409, "The content does not have the digest that was announced."},
 	{CodeSessionNotFound, 404, "There is no such session, or it belongs to somebody else."},
@@ -266,6 +273,62 @@ var Codes = []CodeInfo{
 	// Artifacts: why a path of outputs did not come back.
 	{CodeNotRegular, 422, "The path inside is not a regular file."},
 	{CodePathNotFound, 404, "The path does not exist inside."},
+
+	// File tools: what they answer, and why they could not.
+	{CodeFileWorker, 503, "What serves the file tools inside ended, or could not be started; a change that was under way is whole or has not happened."},
+	{Code(file.CodeInvalidPath), 400, "The path is empty, too long, or has a NUL."},
+	{Code(file.CodeInvalidEncoding), 400, "The encoding is neither utf8 nor bytes."},
+	{Code(file.CodeInvalidContent), 400, "The content has no arm, or more than one."},
+	{Code(file.CodeInvalidUTF8), 422, "The file, or the range of it, is no UTF-8 text."},
+	{Code(file.CodeForbidden), 403, "The file system refuses it to the identity of the session."},
+	{Code(file.CodePathForbidden), 403, "A path of the patch is not allowed."},
+	{Code(file.CodeParentMissing), 404, "The directory of the path does not exist, and was not to be made."},
+	{Code(file.CodeNotDirectory), 422, "A component of the path, or what is at it, is no directory."},
+	{Code(file.CodeIsDirectory), 422, "What is at the path is a directory."},
+	{Code(file.CodeFileExists), 409, "There is something at the path already."},
+	{Code(file.CodeNotEmpty), 409, "The directory is not empty."},
+	{Code(file.CodeHashMismatch), 409, "The file does not have the digest that was expected."},
+	{Code(file.CodeChanged), 409, "Somebody else changed the file meanwhile; nothing was written."},
+	{Code(file.CodeReadFailed), 500, "The file could not be read."},
+	{Code(file.CodeWriteFailed), 500, "The file could not be written; it is what it was."},
+	{Code(file.CodeDeleteFailed), 500, "The file could not be removed."},
+	{Code(file.CodeNoSpace), 507, "The file system is full, or a quota is reached; the file is what it was."},
+	{Code(file.CodeReadOnly), 403, "The file system is read-only."},
+	{Code(file.CodeNotKept), 422, "Owner, mode or attributes of the file cannot be given to its successor; the file is what it was."},
+	{Code(file.CodeIOError), 500, "The file system failed."},
+	{Code(file.CodeCrossDevice), 422, "The two paths are on different file systems."},
+	{Code(file.CodeTooLarge), 413, "The file is too large for a tool that needs the whole of it."},
+	{Code(file.CodeEmptyOldString), 400, "The text to be replaced is empty."},
+	{Code(file.CodeEditNotFound), 404, "The text to be replaced is not in the file; the payload names what comes nearest."},
+	{Code(file.CodeAmbiguous), 409, "The text to be replaced is in the file more than once; the payload says where."},
+	{Code(file.CodePatchFormat), 400, "The format of a patch is neither v4a nor unified."},
+	{Code(file.CodeInvalidPatch), 400, "The patch is no text."},
+	{Code(file.CodePatchEmpty), 400, "The patch is empty."},
+	{Code(file.CodePatchParse), 422, "The patch cannot be read; the payload says where."},
+	{Code(file.CodeAddExists), 409, "A file that the patch adds is there already."},
+	{Code(file.CodeDeleteNotFound), 404, "A file that the patch deletes is not there."},
+	{Code(file.CodeUpdateNotFound), 404, "A file that the patch updates is not there."},
+	{Code(file.CodeUpdateNotUTF8), 422, "A file that the patch updates is no UTF-8 text."},
+	{Code(file.CodeHunkRejected), 409, "A hunk of the patch does not fit its file; the payload says where. Nothing was written."},
+	{Code(file.CodeMoveExists), 409, "Where the patch moves a file to, there is one already."},
+	{Code(file.CodeInvalidRegex), 400, "The pattern is no regular expression."},
+	{Code(file.CodeInvalidGlobFilter), 400, "The filter is no glob."},
+	{Code(file.CodeInvalidPattern), 400, "The pattern is no glob."},
+	{Code(file.CodeGrepFailed), 500, "The search could not be carried out."},
+	{Code(file.CodeGlobFailed), 500, "The search could not be carried out."},
+	{Code(file.CodeStatFailed), 500, "What is at the path could not be looked at."},
+	{Code(file.CodeListFailed), 500, "The directory could not be listed."},
+	{Code(file.CodeScanFiles), 403, "The search would look at more files than granted; what was found until then is told."},
+	{Code(file.CodeScanBytes), 403, "The search would look at more bytes than granted; what was found until then is told."},
+	{Code(file.CodeOpNotAllowed), 403, "No file tool of this class is granted."},
+	{Code(file.CodePathNotAllowed), 403, "The path leads out of the roots that are granted, or where nothing may be changed."},
+	{Code(file.CodeLinkNotAllowed), 403, "A symbolic link is on the way, and it is not followed."},
+	{Code(file.CodeFormatNotAllowed), 403, "The format of the patch is not granted."},
+	{Code(file.CodeWriteBytes), 403, "More bytes than granted to one file."},
+	{Code(file.CodePatchBytes), 403, "The patch is larger than granted."},
+	{Code(file.CodeChangedFiles), 403, "The patch changes more files than granted."},
+	{Code(file.CodeReplacements), 403, "The edit replaces more than granted."},
+	{Code(file.CodeInvalidFollow), 400, "The policy of symbolic links is none of deny, within_root_only and allow."},
 
 	// Runner: what the privileged side refuses or fails at.
 	{CodeInvalidSpec, 500, "The runner was asked for a sandbox that is not well formed; this is a fault of the supervisor."},

@@ -51,8 +51,14 @@ func Encode(v any) ([]byte, error) {
 // compares names exactly.
 var strict = json.JoinOptions(
 	json.RejectUnknownMembers(true),
-	json.WithUnmarshalers(json.UnmarshalFromFunc(refuseNull)),
+	json.WithUnmarshalers(json.JoinUnmarshalers(
+		notNull,
+		json.UnmarshalFromFunc(unmarshalContent),
+		json.UnmarshalFromFunc(unmarshalPatchText),
+	)),
 )
+
+var notNull = json.UnmarshalFromFunc(refuseNull)
 
 var errNull = errors.New("null is not a value here; leave the member out")
 

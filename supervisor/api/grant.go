@@ -21,7 +21,7 @@ type Grant struct {
 	Network   GrantNetwork   `json:"network"`
 	Env       GrantEnv       `json:"env"`
 	Exec      GrantExec      `json:"exec"`
-	FS        *GrantFS       `json:"fs,omitzero"` // what file tools may do; absent is nothing. No operation of this version is one.
+	FS        *GrantFS       `json:"fs,omitzero"` // what file tools may do; absent is nothing
 	Workdir   string         `json:"workdir"`
 	Hostname  string         `json:"hostname"`
 	TTLNS     int64          `json:"ttl_ns,omitzero"`
@@ -141,8 +141,9 @@ type GrantExec struct {
 type GrantFS struct {
 	Ops             []string `json:"ops"`                            // of read, write, edit, patch, search, list and stat
 	Roots           []string `json:"roots,omitzero"`                 // inside directories; absent = any
+	WriteRoots      []string `json:"write_roots,omitzero"`           // of them, those below which alone something is changed; absent = all
 	FollowSymlinks  string   `json:"follow_symlinks,omitempty"`      // "deny", "within_root_only" (default) or "allow"
-	PatchFormats    []string `json:"patch_formats,omitzero"`         // absent = v4a
+	PatchFormats    []string `json:"patch_formats,omitzero"`         // "v4a" and "unified"; absent = v4a
 	MaxReadBytes    int64    `json:"max_read_bytes,omitzero"`        // of one answer; more is cut
 	MaxWriteBytes   int64    `json:"max_write_bytes,omitzero"`       // of one file's new content
 	MaxPatchBytes   int64    `json:"max_patch_bytes,omitzero"`       // of the patch itself

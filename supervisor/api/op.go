@@ -1,5 +1,7 @@
 package api
 
+import "github.com/stockade-dev/stockade/sandbox/file"
+
 // Op names an operation. It is what policy is asked and what a receipt records.
 type Op string
 
@@ -19,6 +21,19 @@ const (
 	OpWorkspaceDiff    Op = "host.workspace.diff"
 	OpWorkspaceCommit  Op = "host.workspace.commit"
 	OpWorkspaceDiscard Op = "host.workspace.discard"
+
+	OpFileRead   Op = Op(file.OpRead)
+	OpFileWrite  Op = Op(file.OpWrite)
+	OpFileEdit   Op = Op(file.OpEdit)
+	OpFilePatch  Op = Op(file.OpPatch)
+	OpFileGrep   Op = Op(file.OpGrep)
+	OpFileGlob   Op = Op(file.OpGlob)
+	OpFileStat   Op = Op(file.OpStat)
+	OpFileExists Op = Op(file.OpExists)
+	OpFileList   Op = Op(file.OpList)
+	OpFileMkdir  Op = Op(file.OpMkdir)
+	OpFileMove   Op = Op(file.OpMove)
+	OpFileRemove Op = Op(file.OpRemove)
 
 	OpProcessGet    Op = "host.process.get"
 	OpProcessList   Op = "host.process.list"

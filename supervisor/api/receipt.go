@@ -1,6 +1,10 @@
 package api
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/stockade-dev/stockade/sandbox/file"
+)
 
 // Receipt is the one terminal answer to an operation, journaled before the caller
 // sees it.
@@ -79,6 +83,7 @@ type Payload struct {
 	Close   *CloseResult   `json:"close,omitzero"`
 	Control *ControlResult `json:"control,omitzero"`
 	Space   *SpaceResult   `json:"workspace,omitzero"`
+	File    *file.Result   `json:"file,omitzero"`
 	Blob    *BlobResult    `json:"blob,omitzero"`
 	Verdict *VerdictResult `json:"verdict,omitzero"`
 	Policy  *PolicyResult  `json:"policy,omitzero"`
@@ -262,13 +267,6 @@ func (o *Output) Kept() int64 {
 		return int64(len(o.InlineBytes.Bytes))
 	}
 	return 0
-}
-
-// BlobOutput is output that was stored as a blob.
-type BlobOutput struct {
-	BlobRef      string `json:"blob_ref"`
-	SizeBytes    int64  `json:"size_bytes"`
-	PreviewBytes []byte `json:"preview_bytes,omitempty"`
 }
 
 // Overflow says which stream did not fit inline although inline was required.

@@ -1,5 +1,7 @@
 package api
 
+import "github.com/stockade-dev/stockade/sandbox/file"
+
 // Request is one operation as asked: who asks, for what. Exactly one of the
 // parameter members is set, the one that Op names. Its canonical bytes are what
 // policy judges and what the journal keeps, after [Request.Redact].
@@ -27,6 +29,7 @@ type Request struct {
 	Drain   *Drain         `json:"drain,omitzero"`
 	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
 	Narrow  *SessionNarrow `json:"narrow,omitzero"`
+	File    *FileTool      `json:"file,omitzero"`    // host.fs.*
 	Verdict *Verdict       `json:"verdict,omitzero"` // host.approval.approve and deny
 
 	Activate *PolicyActivate `json:"activate,omitzero"` // admin.policy.activate and preview
@@ -188,20 +191,13 @@ type Stdin struct {
 	SecretDigest string       `json:"secret_digest,omitempty"` // set by Redact. Refused on input.
 }
 
-// InlineText is UTF-8 text in the document itself.
-type InlineText struct {
-	Text string `json:"text"`
-}
-
-// InlineBytes is bytes in the document itself, base64 on the wire.
-type InlineBytes struct {
-	Bytes []byte `json:"bytes"`
-}
-
-// BlobRef names a blob by content.
-type BlobRef struct {
-	BlobRef string `json:"blob_ref"` // sha256:<64 hex>
-}
+// What is in a document, or named by it, is the same for commands and for file tools.
+type (
+	InlineText  = file.InlineText
+	InlineBytes = file.InlineBytes
+	BlobRef     = file.BlobRef
+	BlobOutput  = file.Blob
+)
 
 // SessionSignal delivers a signal to every live execution of a session; term and
 // kill also end the session (C7).

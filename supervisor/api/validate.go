@@ -110,6 +110,18 @@ var checks = map[Op][]check{
 	OpWorkspaceDiscard: space(check{CodeInvalidParams, func(r *Request) string {
 		return needless("paths, limit and after", r.Space.named() || r.Space.paged())
 	}}),
+	OpFileRead:   fileChecks,
+	OpFileWrite:  fileChecks,
+	OpFileEdit:   fileChecks,
+	OpFilePatch:  fileChecks,
+	OpFileGrep:   fileChecks,
+	OpFileGlob:   fileChecks,
+	OpFileStat:   fileChecks,
+	OpFileExists: fileChecks,
+	OpFileList:   fileChecks,
+	OpFileMkdir:  fileChecks,
+	OpFileMove:   fileChecks,
+	OpFileRemove: fileChecks,
 	OpProcessInput: control(
 		check{CodeInvalidStdin, func(r *Request) string { return inputFault(r.Input) }},
 		check{CodeInvalidParams, func(r *Request) string { return optional("input_id", r.Input.InputID, keyFault) }}),
@@ -278,6 +290,11 @@ func (r *Request) Validate() *Error {
 			return Errorf(c.code, "%s", fault)
 		}
 	}
+	if r.File != nil {
+		if err := r.File.fault(); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -306,6 +323,7 @@ func (r *Request) parametersMatch() bool {
 		{r.Verdict != nil, []Op{OpApprove, OpDeny}},
 		{r.Space != nil, []Op{OpWorkspaceDiff, OpWorkspaceCommit, OpWorkspaceDiscard}},
 		{r.Activate != nil, []Op{OpPolicyPreview, OpPolicyActivate}},
+		{r.File != nil, fileOps},
 	} {
 		for _, op := range group.ops {
 			set[op] = group.set && (op == r.Op || !slices.Contains(group.ops, r.Op))

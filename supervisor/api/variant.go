@@ -92,7 +92,7 @@ func readVariant(dec *jsontext.Decoder) (variant, error) {
 		Tag   string         `json:"$tag"`
 		Value jsontext.Value `json:"$value"`
 	}
-	if err := json.Unmarshal(raw, &tagged, strict); err != nil {
+	if err := json.Unmarshal(raw, &tagged, json.RejectUnknownMembers(true), json.WithUnmarshalers(notNull)); err != nil {
 		return v, &variantError{v.at, err}
 	}
 	if tagged.Value == nil {

@@ -103,6 +103,7 @@ type Decision struct {
 	Session       *SessionCounts   `json:"session,omitzero"`
 	Process       *rego.Process    `json:"process,omitzero"` // as it was then: it goes on changing
 	Approval      *rego.Waiting    `json:"approval,omitzero"`
+	File          *rego.File       `json:"file,omitzero"` // what its paths led to then
 	Allow         bool             `json:"allow"`
 	Deny          []api.Deny       `json:"deny,omitempty"`
 	Warn          []string         `json:"warn,omitempty"`

@@ -116,6 +116,37 @@ func TestDocs(t *testing.T) {
 	d.show("POST /v1/sessions/{session_id}/commit", of+"/commit", `{"paths":["main.go","caf\uFFFD.txt"],"paths_bytes":["","Y2Fm6S50eHQ="]}`)
 	d.show("POST /v1/sessions/{session_id}/discard", of+"/discard", `{"guest_path":"/work"}`)
 	d.show("POST /v1/sessions/{session_id}/discard", of+"/discard", `{"paths":["main.go"]}`)
+	if err := os.MkdirAll(b.fake.files+"/tmp/src", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range [][2]string{
+		{"write_file", `{"path":"src/main.go","content":{"inline_text":{"text":"package main\n\nfunc main() {}\n"}}}`},
+		{"write_file", `{"path":"main.go","content":{"inline_text":{"text":""}}}`},
+		{"read_file", `{"path":"src/main.go"}`},
+		{"read_file", `{"path":"src/main.go","lines":3}`},
+		{"edit_file", `{"path":"src/main.go","old_string":"main() {}","new_string":"main() { run() }"}`},
+		{"edit_file", `{"path":"src/main.go","old_string":"func run","new_string":"func start"}`},
+		{"apply_patch", `{"patch":{"inline_text":{"text":"*** Begin Patch\n*** Add File: src/run.go\n+package main\n+\n+func run() {}\n*** End Patch\n"}}}`},
+		{"apply_patch", `{"patch":{"inline_text":{"text":"*** Begin Patch\n*** Update File: src/run.go\n@@\n-func walk() {}\n+func fly() {}\n*** End Patch\n"}}}`},
+		{"grep", `{"pattern":"func \\w+","path":"src"}`},
+		{"grep", `{"pattern":"("}`},
+		{"glob", `{"pattern":"src/r*.go"}`},
+		{"glob", `{"pattern":""}`},
+		{"stat", `{"path":"src/nothing.go"}`},
+		{"stat", `{"path":""}`},
+		{"exists", `{"path":"src/run.go"}`},
+		{"exists", `{"path":"src/run.go/x/..","link":"yes"}`},
+		{"list_dir", `{"path":"src"}`},
+		{"list_dir", `{"path":"src/run.go"}`},
+		{"mkdir", `{"path":"src/deep/er","create_parents":true}`},
+		{"mkdir", `{"path":"docs"}`},
+		{"move", `{"path":"src/run.go","to":"src/deep/run.go"}`},
+		{"move", `{"path":"src/run.go","to":"src/again.go"}`},
+		{"remove", `{"path":"src/deep"}`},
+		{"remove", `{"path":"src/deep","recursive":true}`},
+	} {
+		d.show("POST /v1/sessions/{session_id}/fs/"+x[0], of+"/fs/"+x[0], x[1])
+	}
 	waits := func() (approval, review string) {
 		said := d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":["publish"],"wait":false}`)
 		approval = regexp.MustCompile(`a-[a-z2-7]{26}`).FindString(said)
@@ -311,7 +342,7 @@ func (r *replacer) stable(s string) string {
 		{`"deadline_ns":[0-9]+`, `"deadline_ns":1767226500000000000`},
 		{`"deadline":"[^"]*"`, `"deadline":"2026-01-01T00:15:00Z"`},
 		{`"next":"[0-9]+"`, `"next":"42"`},
-		{`"(wall_ns|cpu_ns|duration_ns|elapsed_ns|age_ns|ns)":[0-9]+`, `"$1":1000000`},
+		{`"(wall_ns|cpu_ns|duration_ns|elapsed_ns|age_ns|ns|mtime_ns|new_mtime_ns)":[0-9]+`, `"$1":1000000`},
 		{`"uid":` + strconv.Itoa(os.Geteuid()) + `,"gid":` + strconv.Itoa(os.Getegid()) + `(,"groups":\[[0-9,]*\])?`, `"uid":1000,"gid":1000`},
 		{`"frame_seq":[0-9]+`, `"frame_seq":3`}, // a frame of what has just ended may be too late
 		{`"emitted_at_seq":[0-9]+`, `"emitted_at_seq":42`},

@@ -167,6 +167,7 @@ decision := {"allow": true, "deny": [], "warn": [], "grant": {
 	"ceilings": {"memory_bytes": 67108864, "cpu_millis": 1000, "pids": 32, "files": 256, "output_bytes": 16777216, "executions": 16},
 	"seccomp": "default", "network": {"mode": object.get(local, "network_mode", "none"), "allow": object.get(local, "egress", [])}, "env": {},
 	"exec": {"max_timeout_ns": 60000000000, "default_timeout_ns": 10000000000},
+	"fs": {"ops": ["read", "write", "edit", "patch", "search", "list", "stat"], "write_roots": ["/tmp/src/"]},
 	"workdir": "/tmp", "hostname": object.get(local, "hostname", ""), "ttl_ns": 3600000000000,
 }} if object.get(input.request.open, "profile", "") != "forbidden"
 local := input.request.open.target.local
@@ -183,6 +184,7 @@ decision := {"allow": false, "deny": [{"code": "operation_not_allowed"}], "warn"
 	"signal.rego":    {Data: []byte("package stockade.signal\n" + yes)},
 	"blob.rego":      {Data: []byte("package stockade.blob\n" + yes)},
 	"workspace.rego": {Data: []byte("package stockade.workspace\n" + yes)},
+	"fs.rego":        {Data: []byte("package stockade.fs\n" + yes)},
 	"read.rego": {Data: []byte(`package stockade.read
 default decision := {"allow": true, "deny": [], "warn": []}
 decision := {"allow": false, "deny": [{"code": "operation_not_allowed"}], "warn": []} if input.request.principal.scope.agent_id == "blind"`)},

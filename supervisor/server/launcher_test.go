@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/testbox"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/launch"
 )
@@ -34,6 +35,8 @@ type fake struct {
 	started atomic.Int64 // executions
 	opened  atomic.Int64
 	pace    chan struct{} // if not nil, chatter waits for a value before each line
+
+	files string // directory in which file tools work
 
 	mu       sync.Mutex
 	sessions map[string]*fakeSession
@@ -55,7 +58,7 @@ type fakeExec struct {
 }
 
 func newFake(t testing.TB) *fake {
-	f := &fake{sessions: map[string]*fakeSession{}}
+	f := &fake{sessions: map[string]*fakeSession{}, files: t.TempDir()}
 	t.Cleanup(func() {
 		for id := range f.sessions {
 			f.Close(context.Background(), id)
@@ -114,8 +117,31 @@ func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbo
 	e.stdout, files[1] = pipe()
 	e.stderr, files[2] = pipe()
 	ses.execs[x.ID] = e
+	if x.Files {
+		files[0].Close()
+		return e.process(), f.serve(e, stdin, files)
+	}
 	go f.run(e, x.Argv, files)
 	return e.process(), nil
+}
+
+// serve is the life of a file worker, in a directory that all sessions share.
+func (f *fake) serve(e *fakeExec, stdin *os.File, files [3]*os.File) error {
+	ended, err := testbox.ServeFiles(stdin, f.files)
+	if err != nil {
+		return err
+	}
+	go func() {
+		select {
+		case <-ended:
+		case <-e.killed:
+		}
+		files[1].Close()
+		files[2].Close()
+		e.result = sandbox.Result{Started: e.started, Ended: time.Now()}
+		close(e.ended)
+	}()
+	return nil
 }
 
 // run is the life of a command.

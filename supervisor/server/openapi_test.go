@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"net/http"
@@ -210,9 +211,23 @@ type schemas struct {
 	defs object
 }
 
+// shared are the nouns that commands and file tools have in common.
+var shared = map[reflect.Type]string{
+	reflect.TypeFor[api.InlineText]():  "InlineText",
+	reflect.TypeFor[api.InlineBytes](): "InlineBytes",
+	reflect.TypeFor[api.BlobRef]():     "BlobRef",
+	reflect.TypeFor[api.BlobOutput]():  "BlobOutput",
+}
+
 func newSchemas(t *testing.T) *schemas {
 	s := &schemas{t: t, defs: object{}}
 	s.r.Mapper = custom
+	s.r.Namer = func(t reflect.Type) string { // two packages have nouns of one name
+		if !strings.HasSuffix(t.PkgPath(), "/sandbox/file") {
+			return ""
+		}
+		return cmp.Or(shared[t], "Tool"+t.Name())
+	}
 	for _, dir := range []string{"supervisor/api", "sandbox"} {
 		t.Chdir("../..") // comments are found by the path below the module
 		if err := s.r.AddGoComments("github.com/stockade-dev/stockade", dir); err != nil {
@@ -224,7 +239,8 @@ func newSchemas(t *testing.T) *schemas {
 }
 
 // variants are the types of which a document has so many arms.
-var variants = map[string][2]int{"Target": {1, 1}, "Root": {0, 1}, "Stdin": {1, 1}, "Payload": {0, 1}}
+var variants = map[string][2]int{"Target": {1, 1}, "Root": {0, 1}, "Stdin": {1, 1}, "Payload": {0, 1},
+	"ToolContent": {1, 1}, "ToolPatchText": {1, 1}, "ToolOutput": {1, 1}}
 
 // ref returns a reference to the schema of v's type, and sees to its definition.
 func (s *schemas) ref(v any) object {

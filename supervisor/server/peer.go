@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -56,6 +58,7 @@ type admission struct {
 	file           *os.File // the listener's socket: what package net accepts costs more than who is turned away may
 	raw            syscall.RawConn
 	total, perUser int
+	closed         atomic.Bool
 
 	mu    sync.Mutex
 	held  map[uint32]int
@@ -82,7 +85,10 @@ func admit(ln net.Listener, o Options) (*admission, error) {
 }
 
 // Close ends Accept.
-func (a *admission) Close() error { return errors.Join(a.file.Close(), a.Listener.Close()) }
+func (a *admission) Close() error {
+	a.closed.Store(true)
+	return errors.Join(a.file.Close(), a.Listener.Close())
+}
 
 // pace is how fast one user connects: a bucket of as many connections as he may hold, which fills again
 // with connectRate.
@@ -119,56 +125,98 @@ const maxPaced = 4096
 // Accept returns the next connection within the bounds, as a *peerConn.
 func (a *admission) Accept() (net.Conn, error) {
 	for {
-		var fd int
-		var peer api.Principal
+		var c caller
 		var failed error
-		if err := a.raw.Read(func(ln uintptr) (done bool) { fd, peer, failed = a.next(int(ln)); return failed != unix.EAGAIN }); err != nil {
+		if err := a.raw.Read(func(ln uintptr) (done bool) { c, failed = a.next(int(ln)); return failed != unix.EAGAIN }); err != nil {
 			return nil, err
 		}
-		if failed != nil {
+		if failed == errFlood {
+			c, failed = a.nextOfFlood()
+		}
+		switch {
+		case failed == unix.EAGAIN: // the flood has ended
+			continue
+		case failed != nil:
 			return nil, &net.OpError{Op: "accept", Net: "unix", Addr: a.Addr(), Err: os.NewSyscallError("accept4", failed)}
 		}
-		if fd < 0 {
-			// So many in a row that somebody else has his turn: the runtime would leave us ten milliseconds.
-			runtime.Gosched()
-			continue
-		}
-		release := sync.OnceFunc(func() { a.give(peer.UID) })
-		conn, err := stay(fd, &peer)
+		release := sync.OnceFunc(func() { a.give(c.peer.UID) })
+		conn, err := stay(c.fd, &c.peer)
 		if err != nil { // gone already
 			release()
 			continue
 		}
-		return &peerConn{Conn: conn, peer: peer, release: release}, nil
+		return &peerConn{Conn: conn, peer: c.peer, release: release}, nil
 	}
 }
 
-// row is how many connections are turned away one after the other.
+// caller is who has connected.
+type caller struct {
+	fd   int
+	peer api.Principal
+}
+
+// row is how many connections are turned away one after the other before it is a flood.
 const row = 16
 
-// next takes connections from the queue until one may stay, -1 when there were too many that may not. Who is turned
+var errFlood = errors.New("nobody of a row of connections may stay")
+
+// next takes connections from the queue until one may stay; errFlood is a row of those that may not. Who is turned
 // away is known to nothing but the kernel: neither the runtime's poller nor a goroutine hears of him.
-func (a *admission) next(ln int) (fd int, peer api.Principal, err error) {
+func (a *admission) next(ln int) (c caller, err error) {
 	for range row {
-		fd, _, err = unix.Accept4(ln, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+		fd, _, err := unix.Accept4(ln, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
 		if err == unix.EINTR || err == unix.ECONNABORTED {
 			continue
 		}
 		if err != nil {
-			return -1, peer, err
+			return c, err
 		}
-		peer, err = userOf(fd)
+		peer, err := userOf(fd)
 		// A command of a session, to which somebody gave a way to the socket, would ask for more than its own
 		// session is, in nobody's name.
 		if err == nil && !sandbox.Inside(peer.UID) {
 			if a.take(peer.UID) {
-				return fd, peer, nil
+				return caller{fd, peer}, nil
 			}
 			_, _ = unix.Write(fd, refusal)
 		}
 		unix.Close(fd)
 	}
-	return -1, peer, nil
+	return c, errFlood
+}
+
+// floodNice is how much whoever turns a flood away yields to everybody else, and calm how long nobody comes when it is over.
+const (
+	floodNice = 10
+	calm      = 20 * time.Millisecond
+)
+
+// nextOfFlood is next while connections are turned away as fast as they come, on a thread that yields to those who
+// answer the others. It returns EAGAIN when the flood is over.
+func (a *admission) nextOfFlood() (c caller, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for good: the thread ends with its priority
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, floodNice)
+		failed := a.raw.Control(func(ln uintptr) {
+			for !a.closed.Load() {
+				c, err = a.next(int(ln))
+				if err == unix.EAGAIN {
+					if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(ln), Events: unix.POLLIN}}, int(calm.Milliseconds())); n > 0 {
+						continue
+					}
+				}
+				if err != errFlood {
+					return
+				}
+			}
+			err = net.ErrClosed
+		})
+		err = cmp.Or(failed, err)
+	}()
+	<-done
+	return c, err
 }
 
 // stay makes a connection of a descriptor, and knows the groups of its peer.

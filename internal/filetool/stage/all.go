@@ -54,7 +54,7 @@ func All(t *tree.Tree, changes []*Change, hook Hook) *file.Fault {
 		if c.Remove {
 			fault = c.take(hook)
 		} else {
-			fault = c.give(hook)
+			fault = c.give(hook, false)
 		}
 		if fault != nil {
 			tx.undo()

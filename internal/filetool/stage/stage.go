@@ -66,9 +66,10 @@ type Change struct {
 	MtimeNS int64
 
 	tmp     string
-	ino     uint64 // of the staged file
-	done    bool   // the name has been given
-	late    bool   // synced when all of a transaction is written
+	staged  *os.File // locked, so that nobody takes it for abandoned; nil in a transaction once it is written, whose journal is locked
+	ino     uint64   // of the staged file
+	done    bool     // the name has been given
+	late    bool     // synced when all of a transaction is written
 	madeDir []made
 }
 
@@ -84,6 +85,7 @@ func Put(c *Change, hook Hook) *file.Fault {
 		c.unmake()
 		return tree.Fault(c.Place.Path, err)
 	}
+	defer c.closeStaged()
 	fault := c.put(hook)
 	if fault != nil {
 		c.unmake()
@@ -96,12 +98,8 @@ func (c *Change) put(hook Hook) *file.Fault {
 	if fault := c.stage(hook, fixed(c.Place.Name)); fault != nil {
 		return fault
 	}
-	if fault := c.give(hook); fault != nil {
-		unix.Unlinkat(c.Place.Dir, c.tmp, 0)
+	if fault := c.give(hook, true); fault != nil {
 		return fault
-	}
-	if c.Judged && c.Old != nil {
-		unix.Unlinkat(c.Place.Dir, c.tmp, 0) // the old content
 	}
 	// The name is given: that it may not survive a power cut is no reason to say that nothing happened.
 	if err := syncDir(c.Place.Dir, hook); err != nil {
@@ -163,8 +161,8 @@ func fixed(name string) string {
 
 func random() string { return Prefix + strings.ToLower(rand.Text()) }
 
-// create makes the file for new content. It is locked as long as its writer lives.
-func (c *Change) create(name string) (*os.File, error) {
+// create makes the file for new content. It is locked until it has its name, or is gone.
+func (c *Change) create(name string) error {
 	mode := uint32(0o600)
 	if c.Old == nil && c.Like == nil {
 		mode = 0o666 // less the umask, by the kernel
@@ -172,24 +170,31 @@ func (c *Change) create(name string) (*os.File, error) {
 	// The file is made and locked in one step, for those who look whether it is abandoned.
 	unlock, fault := lock(c.Place.Dir, c.Place.Path)
 	if fault != nil {
-		return nil, fault
+		return fault
 	}
 	defer unlock()
 	for try := range 4 {
 		fd, err := unix.Openat(c.Place.Dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
 		if err == nil {
 			unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-			c.tmp = name
-			return os.NewFile(uintptr(fd), name), nil
+			c.tmp, c.staged = name, os.NewFile(uintptr(fd), name)
+			return nil
 		}
 		if !errors.Is(err, unix.EEXIST) {
-			return nil, err
+			return err
 		}
 		if try > 0 || !abandoned(c.Place.Dir, name) {
 			name = random()
 		}
 	}
-	return nil, unix.EEXIST
+	return unix.EEXIST
+}
+
+func (c *Change) closeStaged() {
+	if c.staged != nil {
+		c.staged.Close()
+		c.staged = nil
+	}
 }
 
 // abandoned removes a file of ours whose writer is gone, and reports whether it did.
@@ -224,14 +229,17 @@ func (c *Change) stage(hook Hook, name string) (fault *file.Fault) {
 	if err := hook.step("create"); err != nil {
 		return failed(err)
 	}
-	f, err := c.create(name)
+	err := c.create(name)
 	if err != nil {
 		return failed(err)
 	}
-	defer f.Close()
+	f := c.staged
 	defer func() {
 		if fault != nil {
 			unix.Unlinkat(c.Place.Dir, c.tmp, 0)
+		}
+		if fault != nil || c.late {
+			c.closeStaged()
 		}
 	}()
 	if err := hook.step("write"); err != nil {
@@ -344,18 +352,35 @@ func copyXattrs(to, from *os.File) error {
 	return nil
 }
 
-// give gives the staged file its name.
-func (c *Change) give(hook Hook) *file.Fault {
-	if err := hook.step("rename"); err != nil {
-		return tree.Fault(c.Place.Path, err)
-	}
+// give gives the staged file its name. With clean nothing is left under the name of ours, whatever comes of it: that too
+// happens under the directory's lock, because the next change in this place may take the name as soon as it is free.
+func (c *Change) give(hook Hook, clean bool) (fault *file.Fault) {
 	dir, name := c.Place.Dir, c.Place.Name
-	unlock, fault := lock(dir, c.Place.Path)
+	err := hook.step("rename")
+	if err == nil {
+		var unlock func()
+		if unlock, fault = lock(dir, c.Place.Path); fault == nil {
+			defer unlock()
+		}
+	} else {
+		fault = tree.Fault(c.Place.Path, err)
+	}
+	keep := false
+	if clean {
+		defer func() {
+			if !keep {
+				unix.Unlinkat(dir, c.tmp, 0)
+			}
+		}()
+	}
 	if fault != nil {
 		return fault
 	}
-	defer unlock()
-	var err error
+	// Locks are between tools. A command that takes the name of ours away has its reasons, and does not give the file its content.
+	if ino, _ := look(dir, c.tmp); ino != c.ino {
+		keep = true
+		return changed(c.Place.Path)
+	}
 	switch {
 	case c.New || c.Old == nil:
 		err = unix.Renameat2(dir, c.tmp, dir, name, unix.RENAME_NOREPLACE)
@@ -377,7 +402,7 @@ func (c *Change) give(hook Hook) *file.Fault {
 		}
 		if err == nil {
 			if !c.original(dir, c.tmp) {
-				c.exchangeBack()
+				keep = !c.exchangeBack()
 				return changed(c.Place.Path)
 			}
 			c.done = true
@@ -397,15 +422,20 @@ func (c *Change) give(hook Hook) *file.Fault {
 	return nil
 }
 
-// exchangeBack puts what has come out at its name again, unless somebody has put something there meanwhile: that stays.
-func (c *Change) exchangeBack() {
+// exchangeBack puts what has come out at its name again, unless somebody has put something there meanwhile: that stays, and
+// would have replaced it. It reports whether nobody misses what is under the name of ours now.
+func (c *Change) exchangeBack() bool {
 	dir, name := c.Place.Dir, c.Place.Name
-	if ino, _ := look(dir, name); ino != c.ino || unix.Renameat2(dir, c.tmp, dir, name, unix.RENAME_EXCHANGE) != nil {
-		return
+	if ino, _ := look(dir, name); ino != c.ino {
+		return true
+	}
+	if unix.Renameat2(dir, c.tmp, dir, name, unix.RENAME_EXCHANGE) != nil {
+		return false
 	}
 	if ino, _ := look(dir, c.tmp); ino != c.ino { // it came between look and exchange
-		unix.Renameat2(dir, c.tmp, dir, name, unix.RENAME_EXCHANGE)
+		return unix.Renameat2(dir, c.tmp, dir, name, unix.RENAME_EXCHANGE) == nil
 	}
+	return true
 }
 
 // patience is how long another change in the same directory is waited for. Its lock is held for a few system calls.
@@ -439,7 +469,7 @@ func (c *Change) replace(dir int, name string) *file.Fault {
 	if err := unix.Renameat(dir, c.tmp, dir, name); err != nil {
 		return tree.Fault(c.Place.Path, err)
 	}
-	c.done, c.tmp = true, random() // there is nothing at its name any more
+	c.done = true
 	return nil
 }
 

@@ -549,6 +549,13 @@ func (t *Tree) FindAny(resolved string) (*Place, *file.Fault) {
 	return own.Find(resolved, Options{NoFollow: true})
 }
 
+// Under is the same tree under other rules. It lives as long as t, and is not closed.
+func (t *Tree) Under(caps *file.Caps) *Tree {
+	other := &Tree{root: t.root, workdir: t.workdir, caps: caps}
+	other.walks.Store(t.walks.Load())
+	return other
+}
+
 // Root is the descriptor of the tree's root, for lookups that only ask whether something exists.
 func (t *Tree) Root() int { return t.root }
 
