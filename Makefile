@@ -60,7 +60,7 @@ vet: setup                     ## format, and what the compiler's own tool finds
 check: vet                     ## and what staticcheck finds; it is fetched, so it is no part of test
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
-bench: build                   ## exec and open beside fork+exec, bwrap and runc, policy, noisy neighbours, restarts: table and build/bench.json; ONLY=neighbours is one group
+bench: build                   ## exec and open beside fork+exec, bwrap and runc, file tools, policy, noisy neighbours, restarts: table and build/bench.json; ONLY=neighbours is one group
 	bash scripts/delegated $(GO) run ./integration/compare -bin $(BIN) -only "$(ONLY)" -json build/bench.json
 
 fuzz: setup                    ## every decoder for a while; corpora are replayed by unit

@@ -100,7 +100,7 @@ var Table = []Row{
 	{"internal/archtest", nil, nil},
 	{"internal/testbox", []string{"supervisor/api", "supervisor/client", "supervisor/ledger", "internal/journal", "internal/filetool", "sandbox/files"}, []string{netlink, unix, xnet}},
 	{"integration/probe", nil, []string{unix}},
-	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox", "policies", "rego", "rego/worker", "sandbox"}, nil},
+	{"integration/compare", []string{"sandbox/file", "supervisor/api", "supervisor/client", "internal/testbox", "policies", "rego", "rego/worker", "sandbox"}, nil},
 
 	// The five commands.
 	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/journal"}, []string{cobra, pflag, mcpSDK, units, tlog, unix, jsonexp}},
