@@ -90,7 +90,7 @@ const (
 )
 
 // TestFileRequirements: every requirement of the file tools (R177 to R224) through the whole way, with its codes; among them what
-// S3 §6.4 lists to be verified, by its names.
+// S3 §6.4 lists to be verified, by its names; and that a patch is all or nothing (T140).
 func TestFileRequirements(t *testing.T) {
 	daemon := start(t)
 	c := daemon.Client()
@@ -481,4 +481,139 @@ func TestFileWorkerIsNobodys(t *testing.T) {
 			lost++
 		}
 	}
+}
+
+// fileThreats aim at the file tools (T112 to T149). What needs another machine than a session is, is shown where it is: quotas and hung file systems.
+var fileThreats = []threat{
+	{id: "T112", what: "paths that climb", shown: "internal/filetool TestLinks"},
+	{id: "T113", what: "names that begin like a root", shown: "internal/filetool TestCapabilities"},
+	{id: "T114", what: "symbolic links", shown: "internal/filetool TestRaces"},
+	{id: "T115", what: "the table of lookups", shown: "internal/filetool TestLinks"},
+	{id: "T116", what: "directories and files are exchanged", shown: "internal/filetool TestRaces"},
+	{id: "T117", what: "the root is moved", shown: "integration TestFileThreats"},
+	{id: "T119", what: "a mount in the workspace", shown: "integration TestFileThreats"},
+	{id: "T120", what: "the host's view instead of the session's", shown: "integration TestFileThreats"},
+	{id: "T121", what: "what the session's user may not read", shown: "internal/filetool TestOthersFiles"},
+	{id: "T123", what: "FIFOs", shown: "internal/filetool TestKindsOfFiles"},
+	{id: "T124", what: "sockets and devices", shown: "internal/filetool TestKindsOfFiles"},
+	{id: "T126", what: "files without an end", shown: "internal/filetool TestEndlessAndSparseFiles"},
+	{id: "T127", what: "sparse files", shown: "internal/filetool TestEndlessAndSparseFiles"},
+	{id: "T128", what: "one long line", shown: "internal/filetool TestEndlessAndSparseFiles"},
+	{id: "T129", what: "files that grow and shrink", shown: "integration TestFileThreats"},
+	{id: "T130", what: "names of any bytes", shown: "internal/filetool TestNames"},
+	{id: "T132", what: "a kill in the middle of a write", shown: "internal/filetool TestFailuresAtEachStep"},
+	{id: "T133", what: "the last component is a link", shown: "internal/filetool TestWrites"},
+	{id: "T134", what: "a full disk", shown: "internal/filetool TestFullAndReadOnlyFileSystems"},
+	{id: "T135", what: "a read-only file system", shown: "internal/filetool TestFullAndReadOnlyFileSystems"},
+	{id: "T136", what: "two editors", shown: "internal/filetool TestTwoEditors"},
+	{id: "T138", what: "patches as models write them", shown: "internal/filetool TestPatches"},
+	{id: "T139", what: "patches that lead out", shown: "internal/filetool TestRaces"},
+	{id: "T140", what: "half a patch", shown: "integration TestFileRequirements"},
+	{id: "T141", what: "a kill in the middle of a patch", shown: "internal/filetool TestKillAtEachStep"},
+	{id: "T142", what: "what patches are careless with", shown: "internal/filetool TestPatches"},
+	{id: "T143", what: "patches that are bombs", shown: "internal/filetool/patch TestBombs"},
+	{id: "T145", what: "programs of a hostile repository", shown: "integration TestFileThreats"},
+	{id: "T146", what: "regular expressions that are bombs", shown: "internal/filetool TestGrepFindsWhatItShould"},
+	{id: "T147", what: "loops, binaries, ignored files", shown: "internal/filetool TestRipgrepFindsTheSame"},
+	{id: "T148", what: "globs that are bombs", shown: "internal/filetool TestGlobFindsTheSameAsDoublestar"},
+	{id: "T149", what: "numbers at their ends", shown: "internal/filetool TestReadRanges"},
+}
+
+// TestFileThreats: what is around the files is in motion, or made to do harm, and the tools see what commands see (T117, T119, T120, T129, T145).
+func TestFileThreats(t *testing.T) {
+	c := start(t).Client()
+	outside := shared(t)
+	dir := filepath.Join(outside, "work")
+	if err := os.MkdirAll(filepath.Join(dir, "tree/.git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	open := opened(t, c, func(o *api.SessionOpen) {
+		o.Target.Local.Workdir = "/work/tree"
+		o.Target.Local.Mounts = []api.Mount{{HostPath: dir, GuestPath: "/work", Mode: "rw"}}
+	})
+	d := &desk{t, c, open.SessionID}
+	read := func(path string) string {
+		_, r := d.use("read_file", fmt.Sprintf(`{"path":%q,"encoding":"bytes"}`, path))
+		if r.Payload.File == nil || r.Payload.File.Read == nil || r.Payload.File.Read.Content == nil {
+			return ""
+		}
+		if b := r.Payload.File.Read.Content.InlineBytes; b != nil {
+			return string(b.Bytes)
+		}
+		return r.Payload.File.Read.Content.InlineText.Text
+	}
+	commands := func(path string) string {
+		return text(shell(t, c, d.session, "cat "+path).Payload.Exec.Stdout)
+	}
+
+	t.Run("T119 T120 what is mounted inside counts", func(t *testing.T) {
+		for _, path := range []string{"/etc/hostname", "/proc/sys/kernel/hostname"} {
+			if got, want := read(path), commands(path); got != want {
+				t.Errorf("%s: a tool reads %q, a command %q", path, got, want)
+			}
+		}
+	})
+	t.Run("T129 a file in motion", func(t *testing.T) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			shell(t, c, d.session, "i=0; while [ $i -lt 300 ]; do seq 1 20000 >>moving; : >moving; i=$((i+1)); done")
+		}()
+		for running := true; running; {
+			select {
+			case <-done:
+				running = false
+			default:
+			}
+			for _, ask := range [][2]string{{"read_file", `{"path":"moving"}`}, {"grep", `{"pattern":"77","path":"moving"}`}, {"read_file", `{"path":"moving","start_line":5,"max_lines":3}`}} {
+				if got, r := d.use(ask[0], ask[1]); got != "ok ok" && got != "ok not_found path_not_found" && got != "faulted error read_failed" {
+					t.Errorf("%s %s: %s (%s)", ask[0], ask[1], got, r.ErrorMessage)
+				}
+			}
+		}
+	})
+	t.Run("T145 programs of a repository", func(t *testing.T) {
+		shell(t, c, d.session, `mkdir -p hooks && printf '#!/bin/sh\ntouch /tmp/ran\n' | tee hooks/run hooks/post-checkout >hooks/pre-commit && chmod +x hooks/*
+			printf '* filter=evil\n' >.gitattributes; printf '[core]\n fsmonitor = hooks/run\n hooksPath = hooks\n[filter "evil"]\n clean = hooks/run\n smudge = hooks/run\n' >config; echo x >f`)
+		for _, ask := range [][2]string{
+			{"read_file", `{"path":"f"}`}, {"write_file", `{"path":"f","content":{"inline_text":{"text":"y\n"}}}`}, {"edit_file", `{"path":"f","old_string":"y","new_string":"z"}`},
+			{"grep", `{"pattern":"z","respect_ignore":true}`}, {"glob", `{"pattern":"**/*"}`}, {"list_dir", `{}`}, {"stat", `{"path":"hooks/run"}`},
+			{"apply_patch", `{"patch":{"inline_text":{"text":"*** Begin Patch\n*** Update File: f\n@@\n-z\n+w\n*** End Patch\n"}}}`}, {"move", `{"path":"f","to":"g"}`}, {"remove", `{"path":"g"}`},
+		} {
+			if got, r := d.use(ask[0], ask[1]); got != "ok ok" {
+				t.Errorf("%s: %s (%s)", ask[0], got, r.ErrorMessage)
+			}
+		}
+		if got, _ := d.use("exists", `{"path":"/tmp/ran"}`); commands("/tmp/ran") != "" || got != "ok ok" {
+			t.Error("something of the repository has been executed")
+		}
+		if r := shell(t, c, d.session, "hooks/run; ls /tmp/ran"); r.Payload.Exec.ExitCode != 0 {
+			t.Error("control: it does not run at all")
+		}
+	})
+	t.Run("T117 the root is moved, and another one in its place", func(t *testing.T) {
+		if err := os.Rename(dir, dir+".moved"); err != nil {
+			t.Fatal(err)
+		}
+		for path, content := range map[string]string{"tree/canary": "canary", "tree/f": "theirs"} {
+			path = filepath.Join(dir, path)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, _ := d.use("write_file", `{"path":"f","content":{"inline_text":{"text":"ours"}}}`); got != "ok ok" {
+			t.Error(got)
+		}
+		if got, _ := d.use("read_file", `{"path":"canary"}`); got != "ok not_found path_not_found" {
+			t.Errorf("a canary in the place of the root: %s", got)
+		}
+		for path, want := range map[string]string{dir: "theirs", dir + ".moved": "ours"} {
+			if got, _ := os.ReadFile(filepath.Join(path, "tree/f")); string(got) != want {
+				t.Errorf("%s: %q, want %q", path, got, want)
+			}
+		}
+	})
 }
