@@ -40,7 +40,7 @@ var allowed = strings.Fields(`
 	time.add_date time.clock time.date time.diff time.format time.now_ns
 	time.parse_duration_ns time.parse_ns time.parse_rfc3339_ns time.weekday
 	print internal.print internal.test_case
-	stockade.formed`)
+	stockade.formed stockade.longer stockade.named stockade.any_contains stockade.slashed stockade.parents stockade.below stockade.capped`)
 
 // Capabilities returns what policies may use: Rego v1 with the allowed builtins, and no network.
 func Capabilities() *ast.Capabilities {

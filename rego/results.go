@@ -141,9 +141,17 @@ func (f *frame) find(ref ast.Ref, hash uint64) *entry {
 	return nil
 }
 
-// hashOf depends on the order of the elements, unlike the hash of a [ast.Ref].
+// hashOf depends on the order of the elements, unlike the hash of a [ast.Ref]. Of a reference to a rule its last two
+// words are enough to tell it from most others: they all begin alike, and texts are hashed again each time. The key of a function's
+// result begins with the reference of the function.
 func hashOf(ref ast.Ref) uint64 {
-	var h uint64
+	h := uint64(len(ref))
+	if f, ok := ref[0].Value.(ast.Ref); ok {
+		h ^= uint64(f[len(f)-1].Hash())
+		ref = ref[1:]
+	} else {
+		ref = ref[max(0, len(ref)-2):]
+	}
 	for _, t := range ref {
 		h = (h ^ uint64(t.Hash())) * 1099511628211
 	}

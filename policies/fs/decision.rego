@@ -15,7 +15,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Nothing speaks against it, there is a grant, and every path is within it
 # labels: {concern: decision}
 decision := {"allow": true, "deny": [], "warn": []} if {
-	count(deny) == 0
+	deny == set()
 	input.file.op in granted.ops
 	count(input.file.paths) > 0
 }
@@ -23,7 +23,7 @@ decision := {"allow": true, "deny": [], "warn": []} if {
 # METADATA
 # title: Something speaks against it
 # labels: {concern: decision}
-decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
+decision := {"allow": false, "deny": deny, "warn": []} if deny != set()
 
 # METADATA
 # title: What file tools may do in this session
