@@ -54,7 +54,7 @@ var entrypoints = []entrypoint{
 	{ref: Read, since: 1, about: []string{"session", "process"}, deadline: 250 * time.Millisecond},
 	{ref: Workspace, since: 2, about: []string{"session"}, waits: true, deadline: 250 * time.Millisecond},
 	{ref: Approval, since: 2, about: []string{"approval"}, deadline: 250 * time.Millisecond},
-	{ref: FS, since: 3, about: []string{"session", "file"}, deadline: 250 * time.Millisecond},
+	{ref: FS, since: 3, about: []string{"session", "file"}, waits: true, deadline: 250 * time.Millisecond},
 }
 
 func entrypointOf(ref string) (entrypoint, bool) {

@@ -130,6 +130,11 @@ func (s *Supervisor) reviewOf(c *call) *api.Reviewed {
 		}
 		r.Sources[path] = told
 	}
+	if f := c.file.facts; f != nil {
+		for _, p := range f.Paths {
+			r.Files = append(r.Files, api.ReviewedFile{Path: p.Path, Resolved: p.Resolved, Link: p.Link, Write: p.Write})
+		}
+	}
 	return r
 }
 
@@ -365,7 +370,7 @@ func difference(a, b *api.Reviewed) string {
 		name string
 		a, b any
 	}{
-		{"policy", a.Policy, b.Policy}, {"ceiling", a.CeilingDigest, b.CeilingDigest}, {"sources", a.Sources, b.Sources},
+		{"policy", a.Policy, b.Policy}, {"ceiling", a.CeilingDigest, b.CeilingDigest}, {"sources", a.Sources, b.Sources}, {"files", a.Files, b.Files},
 		{"grant", a.Grant, b.Grant}, {"limits", a.Limits, b.Limits}, {"output", a.Output, b.Output}, {"review", a, b},
 	} {
 		x, xerr := api.Encode(part.a)
@@ -597,6 +602,7 @@ func (s *Supervisor) askedAt(a api.Approval) (*call, error) {
 		intent:    in.IntentID,
 		at:        time.Unix(0, in.AdmittedAtNS),
 		facts:     decision.Facts,
+		file:      fileCall{facts: decision.File},
 		grant:     began.Grant,
 		decision: &rego.Decision{
 			Allow: true, Warn: decision.Warn, Grant: decision.Grant, Limits: decision.Limits, Obligations: decision.Obligations,

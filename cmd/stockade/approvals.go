@@ -208,6 +208,13 @@ func (c *cli) showApproval(a *api.Approval) error {
 		}
 		rows = append(rows, []string{"source", text})
 	}
+	for _, f := range r.Files {
+		how := "looks at "
+		if f.Write {
+			how = "changes "
+		}
+		rows = append(rows, []string{"file", how + f.Resolved})
+	}
 	return table(c.stdout, append(rows, grantRows(r.Grant)...))
 }
 

@@ -35,9 +35,13 @@ code on stderr; what is forbidden exits with 120.`,
 	return cmd
 }
 
+// asking asks for one operation, and waits for leave where policy wants somebody's.
+type asking func(key string, op api.Op, body any) (*api.Receipt, error)
+
 // fsTool is what the commands of fs have in common: a session, and what is asked in it.
-func (c *cli) fsTool(use, short, example string, args cobra.PositionalArgs, run func(ctx context.Context, session string, args []string) error) *cobra.Command {
-	return &cobra.Command{
+func (c *cli) fsTool(use, short, example string, args cobra.PositionalArgs, run func(ctx context.Context, session string, ask asking, args []string) error) *cobra.Command {
+	noWait := false
+	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example,
 		Args:              arguments(args),
 		ValidArgsFunction: atMost(1, c.sessions),
@@ -46,9 +50,15 @@ func (c *cli) fsTool(use, short, example string, args cobra.PositionalArgs, run 
 			if err != nil {
 				return err
 			}
-			return run(cmd.Context(), id, args[1:])
+			ask := func(key string, op api.Op, body any) (*api.Receipt, error) {
+				p, r, err := c.client().WithKey(key).Ask(cmd.Context(), op, body)
+				return c.leave(cmd.Context(), noWait, p, r, err)
+			}
+			return run(cmd.Context(), id, ask, args[1:])
 		},
 	}
+	noWaitFlag(cmd, &noWait)
+	return cmd
 }
 
 // target names a file: argv is bytes, as names are.
@@ -109,23 +119,23 @@ func refusal(op api.Op, res *file.Result) string {
 	return b.String()
 }
 
-// putOut writes an output, wherever it is.
-func (c *cli) putOut(ctx context.Context, out *file.Output) (err error) {
+// outputTo writes an output, wherever it is.
+func (c *cli) outputTo(ctx context.Context, out *file.Output, to io.Writer) (err error) {
 	switch {
 	case out == nil:
 	case out.InlineText != nil:
-		_, err = io.WriteString(c.stdout, out.InlineText.Text)
+		_, err = io.WriteString(to, out.InlineText.Text)
 	case out.InlineBytes != nil:
-		_, err = c.stdout.Write(out.InlineBytes.Bytes)
+		_, err = to.Write(out.InlineBytes.Bytes)
 	case out.Blob != nil:
-		err = c.copyBlob(ctx, out.Blob.BlobRef, c.stdout)
+		err = c.copyBlob(ctx, out.Blob.BlobRef, to)
 	}
 	return err
 }
 
 // lines writes an output that is a list, and says what it leaves out.
 func (c *cli) lines(ctx context.Context, out *file.Output, truncated bool, count *int64) error {
-	if err := c.putOut(ctx, out); err != nil {
+	if err := c.outputTo(ctx, out, c.stdout); err != nil {
 		return err
 	}
 	if truncated && count != nil {
@@ -141,7 +151,7 @@ func (c *cli) fsRead() *cobra.Command {
 	var lines string
 	var offset, most int64
 	cmd := c.fsTool("read [flags] SESSION PATH", "Write a file of a session to stdout", `  stockade fs read "$id" main.go
-  stockade fs read --lines 10:20 "$id" main.go`, cobra.ExactArgs(2), func(ctx context.Context, id string, args []string) error {
+  stockade fs read --lines 10:20 "$id" main.go`, cobra.ExactArgs(2), func(ctx context.Context, id string, tool asking, args []string) error {
 		ask := api.FileRead{SessionID: id, Read: file.Read{Target: target(args[0]), OffsetBytes: offset, Encoding: "bytes"}}
 		if most > 0 {
 			ask.MaxBytes = &most
@@ -153,9 +163,9 @@ func (c *cli) fsRead() *cobra.Command {
 			}
 			ask.MaxLines = last - ask.StartLine + 1
 		}
-		r, err := c.client().ReadFile(ctx, ask)
+		r, err := tool("", api.OpFileRead, ask)
 		return c.told(r, err, func(res *file.Result) error {
-			if err := c.putOut(ctx, res.Read.Content); err != nil {
+			if err := c.outputTo(ctx, res.Read.Content, c.stdout); err != nil {
 				return err
 			}
 			if res.Read.Truncated && most == 0 && lines == "" {
@@ -171,7 +181,8 @@ func (c *cli) fsRead() *cobra.Command {
 }
 
 // content is what is read from a FILE, or - for our own stdin, as a request has it.
-func (c *cli) content(ctx context.Context, from string) (out file.Content, err error) {
+// Of a secret there is no blob.
+func (c *cli) content(ctx context.Context, from string, secret bool) (out file.Content, err error) {
 	in := c.stdin
 	if from != "-" {
 		f, err := os.Open(from)
@@ -186,6 +197,10 @@ func (c *cli) content(ctx context.Context, from string) (out file.Content, err e
 		return out, usage("%s: %v", from, err)
 	}
 	switch {
+	case secret && (len(head) > inlineFile || !utf8.Valid(head)):
+		return out, usage("--secret: want UTF-8, at most %s", amount(inlineFile))
+	case secret:
+		return file.Content{SecretText: &file.InlineText{Text: string(head)}}, nil
 	case len(head) > inlineFile:
 		ref, err := c.put(ctx, head, in)
 		return file.Content{BlobRef: &file.BlobRef{BlobRef: ref}}, err
@@ -197,22 +212,23 @@ func (c *cli) content(ctx context.Context, from string) (out file.Content, err e
 
 func (c *cli) fsWrite() *cobra.Command {
 	var ask file.Write
-	var fresh bool
+	var fresh, secret bool
 	var from, key string
 	cmd := c.fsTool("write [flags] SESSION PATH", "Give a file of a session what stdin has", `  echo hello | stockade fs write "$id" greeting
   stockade fs write --from main.go --parents "$id" src/main.go
-  stockade fs write --expect "$sha" "$id" config <new`, cobra.ExactArgs(2), func(ctx context.Context, id string, args []string) (err error) {
+  stockade fs write --expect "$sha" "$id" config <new`, cobra.ExactArgs(2), func(ctx context.Context, id string, tool asking, args []string) (err error) {
 		ask.Target = target(args[0])
 		if fresh {
 			ask.Mode = "create_new"
 		}
-		if ask.Content, err = c.content(ctx, from); err != nil {
+		if ask.Content, err = c.content(ctx, from, secret); err != nil {
 			return err
 		}
-		r, err := c.client().WithKey(key).WriteFile(ctx, api.FileWrite{SessionID: id, Write: ask})
+		r, err := tool(key, api.OpFileWrite, api.FileWrite{SessionID: id, Write: ask})
 		return c.told(r, err, nil)
 	})
 	cmd.Flags().StringVar(&from, "from", "-", "FILE of ours to be read instead of stdin")
+	cmd.Flags().BoolVar(&secret, "secret", false, "the content reaches the file and no record, policy or log")
 	cmd.Flags().BoolVar(&ask.CreateParents, "parents", false, "make the directories that are missing")
 	cmd.Flags().BoolVar(&fresh, "new", false, "only if there is no such file")
 	cmd.Flags().StringVar(&ask.ExpectedSHA256, "expect", "", "only if the file has this SHA-256, or is absent")
@@ -228,9 +244,9 @@ func (c *cli) fsEdit() *cobra.Command {
 	var ask file.Edit
 	var key string
 	cmd := c.fsTool("edit [flags] SESSION PATH OLD NEW", "Replace text in a file of a session", `  stockade fs edit "$id" main.go 'retries = 3' 'retries = 5'
-  stockade fs edit --all "$id" main.go foo bar`, cobra.ExactArgs(4), func(ctx context.Context, id string, args []string) error {
+  stockade fs edit --all "$id" main.go foo bar`, cobra.ExactArgs(4), func(ctx context.Context, id string, tool asking, args []string) error {
 		ask.Target, ask.OldString, ask.NewString = target(args[0]), args[1], args[2]
-		r, err := c.client().WithKey(key).EditFile(ctx, api.FileEdit{SessionID: id, Edit: ask})
+		r, err := tool(key, api.OpFileEdit, api.FileEdit{SessionID: id, Edit: ask})
 		return c.told(r, err, func(res *file.Result) error { return c.summary(res.Edit.Summary) })
 	})
 	cmd.Flags().BoolVar(&ask.ReplaceAll, "all", false, "every place, not the only one")
@@ -249,8 +265,8 @@ func (c *cli) fsPatch() *cobra.Command {
 	var ask file.Patch
 	var from, key string
 	cmd := c.fsTool("patch [flags] SESSION", "Apply a patch to files of a session, all of it or nothing", `  stockade fs patch "$id" <change.patch
-  git diff | stockade fs patch --format unified "$id"`, cobra.ExactArgs(1), func(ctx context.Context, id string, _ []string) error {
-		text, err := c.content(ctx, from)
+  git diff | stockade fs patch --format unified "$id"`, cobra.ExactArgs(1), func(ctx context.Context, id string, tool asking, _ []string) error {
+		text, err := c.content(ctx, from, false)
 		if err != nil {
 			return err
 		}
@@ -258,7 +274,7 @@ func (c *cli) fsPatch() *cobra.Command {
 		if text.InlineBytes != nil {
 			return usage("the patch is not UTF-8")
 		}
-		r, err := c.client().WithKey(key).ApplyPatch(ctx, api.FilePatch{SessionID: id, Patch: ask})
+		r, err := tool(key, api.OpFilePatch, api.FilePatch{SessionID: id, Patch: ask})
 		return c.told(r, err, func(res *file.Result) error {
 			var b bytes.Buffer
 			for _, p := range res.Patch.ChangedPaths {
@@ -281,7 +297,7 @@ func (c *cli) fsGrep() *cobra.Command {
 	var ask file.Grep
 	var most int64
 	cmd := c.fsTool("grep [flags] SESSION PATTERN [PATH]", "Find lines in files of a session", `  stockade fs grep "$id" 'func \w+Error' src
-  stockade fs grep -F --glob '*.go' -C 2 "$id" 'a.b('`, cobra.RangeArgs(2, 3), func(ctx context.Context, id string, args []string) error {
+  stockade fs grep -F --glob '*.go' -C 2 "$id" 'a.b('`, cobra.RangeArgs(2, 3), func(ctx context.Context, id string, tool asking, args []string) error {
 		ask.Pattern = args[0]
 		if len(args) > 1 {
 			ask.Target = target(args[1])
@@ -289,7 +305,7 @@ func (c *cli) fsGrep() *cobra.Command {
 		if most > 0 {
 			ask.MaxResults = &most
 		}
-		r, err := c.client().Grep(ctx, api.FileGrep{SessionID: id, Grep: ask})
+		r, err := tool("", api.OpFileGrep, api.FileGrep{SessionID: id, Grep: ask})
 		return c.told(r, err, func(res *file.Result) error {
 			return c.lines(ctx, res.Grep.Matches, res.Grep.Truncated, res.Grep.MatchCount)
 		})
@@ -311,7 +327,7 @@ func (c *cli) fsGlob() *cobra.Command {
 	var ask file.Glob
 	var most int64
 	cmd := c.fsTool("glob [flags] SESSION PATTERN [PATH]", "Find files of a session by their paths, newest first", `  stockade fs glob "$id" '**/*.go'`,
-		cobra.RangeArgs(2, 3), func(ctx context.Context, id string, args []string) error {
+		cobra.RangeArgs(2, 3), func(ctx context.Context, id string, tool asking, args []string) error {
 			ask.Pattern = args[0]
 			if len(args) > 1 {
 				ask.Target = target(args[1])
@@ -319,7 +335,7 @@ func (c *cli) fsGlob() *cobra.Command {
 			if most > 0 {
 				ask.MaxResults = &most
 			}
-			r, err := c.client().Glob(ctx, api.FileGlob{SessionID: id, Glob: ask})
+			r, err := tool("", api.OpFileGlob, api.FileGlob{SessionID: id, Glob: ask})
 			return c.told(r, err, func(res *file.Result) error {
 				return c.lines(ctx, res.Glob.Paths, res.Glob.Truncated, res.Glob.Count)
 			})
@@ -333,7 +349,7 @@ func (c *cli) fsGlob() *cobra.Command {
 func (c *cli) fsLs() *cobra.Command {
 	var most int64
 	cmd := c.fsTool("ls [flags] SESSION [PATH]", "List a directory of a session", `  stockade fs ls "$id" src`,
-		cobra.RangeArgs(1, 2), func(ctx context.Context, id string, args []string) error {
+		cobra.RangeArgs(1, 2), func(ctx context.Context, id string, tool asking, args []string) error {
 			ask := api.FileList{SessionID: id}
 			if len(args) > 0 {
 				ask.Target = target(args[0])
@@ -341,7 +357,7 @@ func (c *cli) fsLs() *cobra.Command {
 			if most > 0 {
 				ask.MaxResults = &most
 			}
-			r, err := c.client().ListDir(ctx, ask)
+			r, err := tool("", api.OpFileList, ask)
 			return c.told(r, err, func(res *file.Result) error {
 				if res.List.Entries == nil {
 					return nil
@@ -356,8 +372,8 @@ func (c *cli) fsLs() *cobra.Command {
 func (c *cli) fsStat() *cobra.Command {
 	var link bool
 	cmd := c.fsTool("stat [flags] SESSION PATH", "Say what is at a path of a session", `  stockade fs stat "$id" src/main.go
-  stockade fs stat --json "$id" src | jq .payload.file.stat`, cobra.ExactArgs(2), func(ctx context.Context, id string, args []string) error {
-		r, err := c.client().Stat(ctx, api.FileStat{SessionID: id, Stat: file.Stat{Target: target(args[0]), Link: link}})
+  stockade fs stat --json "$id" src | jq .payload.file.stat`, cobra.ExactArgs(2), func(ctx context.Context, id string, tool asking, args []string) error {
+		r, err := tool("", api.OpFileStat, api.FileStat{SessionID: id, Stat: file.Stat{Target: target(args[0]), Link: link}})
 		return c.told(r, err, func(res *file.Result) error {
 			s := res.Stat
 			text := fmt.Sprintf("%s %04o %d:%d", s.Kind, s.Mode, s.UID, s.GID)
@@ -379,14 +395,14 @@ func (c *cli) fsMv() *cobra.Command {
 	var ask file.Move
 	var key string
 	cmd := c.fsTool("mv [flags] SESSION FROM TO", "Rename a file, a directory or a link of a session", `  stockade fs mv "$id" old.go new.go`,
-		cobra.ExactArgs(3), func(ctx context.Context, id string, args []string) error {
+		cobra.ExactArgs(3), func(ctx context.Context, id string, tool asking, args []string) error {
 			ask.Target = target(args[0])
 			if to := target(args[1]); to.Path != "" {
 				ask.To = to.Path
 			} else {
 				ask.ToBytes = to.PathBytes
 			}
-			r, err := c.client().WithKey(key).Move(ctx, api.FileMove{SessionID: id, Move: ask})
+			r, err := tool(key, api.OpFileMove, api.FileMove{SessionID: id, Move: ask})
 			return c.told(r, err, nil)
 		})
 	cmd.Flags().BoolVar(&ask.Overwrite, "overwrite", false, "replace a file that is there")
@@ -398,9 +414,9 @@ func (c *cli) fsRm() *cobra.Command {
 	var ask file.Remove
 	var key string
 	cmd := c.fsTool("rm [flags] SESSION PATH", "Remove a file, a link or a directory of a session", `  stockade fs rm -r "$id" build`,
-		cobra.ExactArgs(2), func(ctx context.Context, id string, args []string) error {
+		cobra.ExactArgs(2), func(ctx context.Context, id string, tool asking, args []string) error {
 			ask.Target = target(args[0])
-			r, err := c.client().WithKey(key).Remove(ctx, api.FileRemove{SessionID: id, Remove: ask})
+			r, err := tool(key, api.OpFileRemove, api.FileRemove{SessionID: id, Remove: ask})
 			return c.told(r, err, nil)
 		})
 	cmd.Flags().BoolVarP(&ask.Recursive, "recursive", "r", false, "with everything in a directory")
@@ -412,9 +428,9 @@ func (c *cli) fsMkdir() *cobra.Command {
 	var ask file.Mkdir
 	var key string
 	cmd := c.fsTool("mkdir [flags] SESSION PATH", "Make a directory in a session", `  stockade fs mkdir -p "$id" src/deep`,
-		cobra.ExactArgs(2), func(ctx context.Context, id string, args []string) error {
+		cobra.ExactArgs(2), func(ctx context.Context, id string, tool asking, args []string) error {
 			ask.Target = target(args[0])
-			r, err := c.client().WithKey(key).Mkdir(ctx, api.FileMkdir{SessionID: id, Mkdir: ask})
+			r, err := tool(key, api.OpFileMkdir, api.FileMkdir{SessionID: id, Mkdir: ask})
 			return c.told(r, err, nil)
 		})
 	cmd.Flags().BoolVarP(&ask.CreateParents, "parents", "p", false, "with those above it; one that is there is no error")

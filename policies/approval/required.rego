@@ -105,6 +105,25 @@ reasons contains reason(rule) if {
 }
 
 # METADATA
+# title: A file tool on what lies at or below a directory of the list
+# description: What its paths lead to is compared. Without ops, only what is changed needs leave.
+# labels: {concern: approval}
+reasons contains reason(rule) if {
+	some rule in data.approval.files
+	in_profile(rule)
+	some file in input.file.paths
+	for_op(rule, file)
+	paths.inside(file.resolved, {paths.slashed(rule.path)})
+}
+
+for_op(rule, file) if {
+	not rule.ops
+	file.write == true
+}
+
+for_op(rule, _) if input.file.op in rule.ops
+
+# METADATA
 # title: An operation of the list, whatever it is on
 # labels: {concern: approval}
 reasons contains reason(rule) if {

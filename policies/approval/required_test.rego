@@ -3,6 +3,7 @@ package stockade.approval.required_test
 import data.stockade
 import data.stockade.approval.required
 import data.stockade.exec
+import data.stockade.fs
 
 command(argv) := {
 	"request": {"op": "host.exec", "principal": {"uid": 1000, "gid": 1000}, "exec": {"session_id": "s", "argv": argv}},
@@ -27,6 +28,7 @@ lists := {
 		{"argv": ["make"], "profiles": ["hermetic"]},
 	],
 	"mounts": [{"host_path": "/srv/prod", "modes": ["rw"], "reason": "it is production"}],
+	"files": [{"path": "/work/deploy", "reason": "it is deployed"}, {"path": "/work/keys", "ops": ["read"], "profiles": ["workspace"]}],
 	"networks": [{"mode": "full", "reason": "it reaches everything"}],
 	"operations": [{"op": "host.workspace.commit", "reason": "it is for good"}],
 }
@@ -35,7 +37,29 @@ reasons(document) := result if {
 	result := required.reasons with input as document with data.approval as lists
 }
 
-none := {"timeout_ns": 1, "exec": [], "mounts": [], "networks": [], "operations": []}
+none := {"timeout_ns": 1, "exec": [], "mounts": [], "files": [], "networks": [], "operations": []}
+
+tool(op, resolved, write) := {
+	"request": {"op": "host.fs.x", "principal": {"uid": 1000, "gid": 1000}},
+	"session": {"profile": "workspace", "principal": {"uid": 1000, "gid": 1000}, "grant": {"fs": {"ops": [op]}}},
+	"file": {"op": op, "paths": [{"path": "x", "resolved": resolved, "write": write}]},
+	"now_ns": 1,
+}
+
+# R091
+test_a_file_of_the_list if {
+	reasons(tool("edit", "/work/deploy/x", true)) == {"it is deployed"}
+	reasons(tool("write", "/work/deploy", true)) == {"it is deployed"}
+	reasons(tool("read", "/work/keys/a", false)) == {"policy wants somebody's leave"}
+	fs.decision.obligations.require_approval.reason == "it is deployed" with input as tool("edit", "/work/deploy/x", true) with data.approval as lists
+}
+
+test_another_file if {
+	reasons(tool("read", "/work/deploy/x", false)) == set()
+	reasons(tool("edit", "/work/deployed", true)) == set()
+	reasons(tool("write", "/work/keys/a", true)) == set()
+	reasons(json.patch(tool("read", "/work/keys/a", false), [{"op": "replace", "path": "/session/profile", "value": "x"}])) == set()
+}
 
 test_without_a_list_nothing_needs_leave if {
 	required.obligations == {} with input as command(["git", "push"]) with data.approval as none

@@ -6,6 +6,8 @@
 # labels: {concern: fs}
 package stockade.fs
 
+import data.stockade.approval.required
+
 # METADATA
 # title: No answer is a denial
 # labels: {concern: decision}
@@ -14,7 +16,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # METADATA
 # title: Nothing speaks against it, there is a grant, and every path is within it
 # labels: {concern: decision}
-decision := {"allow": true, "deny": [], "warn": []} if {
+decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
 	deny == set()
 	input.file.op in granted.ops
 	count(input.file.paths) > 0

@@ -10,6 +10,7 @@ import data.stockade.shape
 approval_rules := {
 	"exec": {"table": shape.closed({"argv": "list of texts", "reason": "text", "profiles": "list of texts"}), "needed": ["argv"]},
 	"mounts": {"table": shape.closed({"host_path": "text", "reason": "text", "modes": "list of texts"}), "needed": ["host_path"]},
+	"files": {"table": shape.closed({"path": "text", "reason": "text", "ops": "list of texts", "profiles": "list of texts"}), "needed": ["path"]},
 	"networks": {"table": shape.closed({"mode": "text", "reason": "text"}), "needed": ["mode"]},
 	"operations": {"table": shape.closed({"op": "text", "reason": "text"}), "needed": ["op"]},
 }
@@ -81,6 +82,23 @@ faults contains sprintf("approval.exec.%v: there is no profile %s", [i, name]) i
 faults contains sprintf("approval.mounts.%v: %v is no absolute path", [i, rule.host_path]) if {
 	some i, rule in data.approval.mounts
 	not startswith(rule.host_path, "/")
+}
+
+# METADATA
+# title: What file tools touch is named by an absolute path
+# labels: {concern: shape}
+faults contains sprintf("approval.files.%v: %v is no absolute path", [i, rule.path]) if {
+	some i, rule in data.approval.files
+	not startswith(rule.path, "/")
+}
+
+# METADATA
+# title: What file tools do is of classes that there are
+# labels: {concern: shape}
+faults contains sprintf("approval.files.%v: there is no class %s", [i, op]) if {
+	some i, rule in data.approval.files
+	some op in rule.ops
+	not op in {"read", "write", "edit", "patch", "search", "list", "stat"}
 }
 
 # METADATA

@@ -50,6 +50,7 @@ type Write struct {
 	CreateParents  bool    `json:"create_parents,omitzero"`
 	Mode           string  `json:"mode,omitempty"`            // "overwrite" (default) or "create_new"
 	ExpectedSHA256 string  `json:"expected_sha256,omitempty"` // of what is replaced, 64 hex digits; "absent" expects no file
+	Executable     *bool   `json:"executable,omitzero"`       // set or take the executable bits; absent leaves them
 }
 
 // Content is what a file is to hold: a tagged variant.
@@ -57,6 +58,9 @@ type Content struct {
 	InlineText  *InlineText  `json:"inline_text,omitzero"`
 	InlineBytes *InlineBytes `json:"inline_bytes,omitzero"`
 	BlobRef     *BlobRef     `json:"blob_ref,omitzero"`
+
+	SecretText   *InlineText `json:"secret_text,omitzero"`    // reaches the file and no record; the answer has no digest of it
+	SecretDigest string      `json:"secret_digest,omitempty"` // in its place, in records. Refused on input.
 }
 
 // InlineText is UTF-8 text in the document itself.
@@ -193,6 +197,8 @@ func (r *Request) Bytes() int64 {
 		return int64(len(r.Write.Content.InlineText.Text))
 	case r.Write != nil && r.Write.Content.InlineBytes != nil:
 		return int64(len(r.Write.Content.InlineBytes.Bytes))
+	case r.Write != nil && r.Write.Content.SecretText != nil:
+		return int64(len(r.Write.Content.SecretText.Text))
 	case r.Patch != nil && r.Patch.Patch.InlineText != nil:
 		return int64(len(r.Patch.Patch.InlineText.Text))
 	}

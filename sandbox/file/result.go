@@ -92,7 +92,7 @@ var statuses = []Status{OK, NotFound, IsDirectory, Forbidden, Conflict, Ambiguou
 var codeForm = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
 
 // Formed reports whether the arm that is set is the one that the operation has, and no other is; and whether it says how it went
-// in words that there are, with a reason exactly when it did not go well.
+// in words that there are, with a reason when it did not go well. A search that stopped at a ceiling is ok, and has one.
 func (r *Result) Formed() bool {
 	want := Empty(r.Op)
 	if want == nil {
@@ -108,8 +108,8 @@ func (r *Result) Formed() bool {
 		}
 	}
 	out := r.Outcome()
-	if out.Status == OK {
-		return out.Code == ""
+	if out.Status == OK && out.Code == "" {
+		return true
 	}
 	return slices.Contains(statuses, out.Status) && codeForm.MatchString(string(out.Code))
 }
@@ -193,6 +193,7 @@ type ReadResult struct {
 	LastLine   int64     `json:"last_line,omitzero"`
 	SHA256     string    `json:"sha256,omitempty"` // of the whole file, when the range is that
 	MtimeNS    int64     `json:"mtime_ns,omitzero"`
+	Mode       uint32    `json:"mode,omitzero"` // permission bits
 }
 
 // Change is what became of one file: its digests before and after are evidence, and the

@@ -98,11 +98,16 @@ var checks = map[Op][]check{
 		{Error, CodeInvalidPath, func(r *Request) string { return pathFault(r.Write.Target, true) }},
 		{Error, CodeInvalidContent, func(r *Request) string {
 			c := r.Write.Content
-			if n := count(c.InlineText != nil, c.InlineBytes != nil, c.BlobRef != nil); n != 1 {
-				return fmt.Sprintf("content has %d of inline_text, inline_bytes and blob_ref", n)
+			if n := count(c.InlineText != nil, c.InlineBytes != nil, c.BlobRef != nil, c.SecretText != nil); n != 1 {
+				return fmt.Sprintf("content has %d of inline_text, inline_bytes, blob_ref and secret_text", n)
 			}
-			if c.InlineText != nil && !utf8.ValidString(c.InlineText.Text) {
-				return "inline_text is not UTF-8"
+			for _, t := range []*InlineText{c.InlineText, c.SecretText} {
+				if t != nil && !utf8.ValidString(t.Text) {
+					return "the text is not UTF-8"
+				}
+			}
+			if c.SecretDigest != "" {
+				return "secret_digest is for records, not for requests"
 			}
 			return ""
 		}},

@@ -67,12 +67,21 @@ type Reviewed struct {
 	IntentID      string            `json:"intent_id"`
 	Request       *Request          `json:"request"`           // secrets replaced by digests
 	Sources       map[string]Source `json:"sources,omitempty"` // what its host paths lead to
+	Files         []ReviewedFile    `json:"files,omitempty"`   // of a file tool: what its paths lead to
 	Policy        string            `json:"policy_digest"`
 	CeilingDigest string            `json:"ceiling_digest"`
 	Grant         *Grant            `json:"grant,omitzero"`   // of an open: the effective one
 	Limits        map[string]int64  `json:"limits,omitempty"` // of an exec: tighter than the session's
 	Output        string            `json:"output,omitempty"` // of an exec: how it is kept
 	Require       RequireApproval   `json:"require_approval"`
+}
+
+// ReviewedFile is a path inside as it was found.
+type ReviewedFile struct {
+	Path     string `json:"path"`
+	Resolved string `json:"resolved"` // after symbolic links
+	Link     bool   `json:"through_link,omitzero"`
+	Write    bool   `json:"write,omitzero"` // it is made, changed, moved or removed
 }
 
 // Source is a host path as it was found under the caller's identity: what it led to, or why nowhere.

@@ -29,6 +29,13 @@ func (r Request) Redact(salt []byte) Request {
 		input.Data = redactStdin(input.Data, salt)
 		r.Input = &input
 	}
+	if r.File != nil && r.File.Write != nil && r.File.Write.Content.SecretText != nil {
+		tool, write := *r.File, *r.File.Write
+		c := &write.Content
+		c.SecretText, c.SecretDigest = nil, digest(c.SecretText.Text, salt)
+		tool.Write = &write
+		r.File = &tool
+	}
 	return r
 }
 
@@ -49,6 +56,8 @@ func (r *Request) Redacted() bool {
 		return secret(r.Exec.EnvPatch) || r.Exec.Stdin != nil && r.Exec.Stdin.SecretDigest != ""
 	case r.Input != nil:
 		return r.Input.Data != nil && r.Input.Data.SecretDigest != ""
+	case r.File != nil && r.File.Write != nil:
+		return r.File.Write.Content.SecretDigest != ""
 	}
 	return false
 }
