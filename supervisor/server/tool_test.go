@@ -336,6 +336,13 @@ var toolRows = []toolRow{
 	{"anthropic", "bash", "does", `{"command":"echo new: $V"}`, "", "new:", true},
 	{"anthropic", "bash", "fails", `{"command":"echo gone; exit 6"}`, "exec_ended", "the shell ended with status 6", true},
 	{"anthropic", "bash", "does", `{"command":"set | grep -a __mark; for i in 1 2 3; do echo; echo \"$__mark\"; echo \"$__mark 0 \"; done; echo $?"}`, "", " 0 \n0", true},
+	{"anthropic", "bash", "does", `{"command":"printf() { :; }; continue"}`, "", "", true},
+	{"anthropic", "bash", "does", `{"command":"exec 3>&1 4>&1; echo still; unset -f printf"}`, "", "still", true},
+	{"anthropic", "bash", "does", `{"command":"f() { echo from f; }; declare -A m=([k]=v); set -u"}`, "", "", true},
+	{"anthropic", "bash", "does", `{"command":"f; echo ${m[k]}; set +u; cat <<EOF\n'quoted' \"text\"\nEOF"}`, "", "from f\nv\n'quoted' \"text\"", true},
+	{"anthropic", "bash", "does", `{"command":"if true; then"}`, "", "syntax error", true},
+	{"anthropic", "bash", "fails", `{"command":"break"}`, "exec_ended", "another", true},
+	{"anthropic", "bash", "does", `{"command":"true"}`, "", "", true},
 	{"anthropic", "bash", "does", `{"restart":true}`, "", "restarted", true},
 	{"anthropic", "bash", "cut", `{"command":"` + flood + `"}`, "", "bytes left out", true},
 	{"anthropic", "str_replace_based_edit_tool", "does", `{"command":"view","path":"src/b.txt","view_range":[2,-1]}`, "", "     2\ttwo\n     3\ttwo\n", true},
@@ -542,6 +549,58 @@ func TestHostileCalls(t *testing.T) {
 				t.Errorf("%s in %q: %+v", call[0], session, a)
 			}
 		}
+	}
+}
+
+// What a command says whose caller has gone comes before what the next one says, and is told to be its own.
+func TestShellAfterItsCaller(t *testing.T) {
+	t.Parallel()
+	b := newBox(t, Options{})
+	if err := os.MkdirAll(b.fake.files+"/tmp", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	m := &model{box: b, t: t, profile: "anthropic", session: b.open(t)}
+	m.call("bash", `{"command":"true"}`)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if a, err := b.CallTool(ctx, api.ToolCall{Profile: "anthropic", SessionID: m.session, Call: jsontext.Value(`{"type":"tool_use","id":"1","name":"bash","input":{"command":"sleep 1; echo late; false"}}`)}); err == nil {
+		t.Fatalf("%+v", a)
+	}
+	if a, text := m.call("bash", `{"command":"echo next"}`); !a.OK || text != "late\n[an earlier command ended with status 1]\nnext" {
+		t.Errorf("%+v %q", a, text)
+	}
+}
+
+// A shell that somebody has to give leave to is said to wait, and is used once it may run.
+func TestShellWaitsForLeave(t *testing.T) {
+	t.Parallel()
+	files := maps.Clone(policy)
+	files["exec.rego"] = &fstest.MapFile{Data: []byte(`package stockade.exec
+decision := {"allow": true, "deny": [], "warn": [], "obligations": {"require_approval": {"reason": "a shell", "timeout_ns": 900000000000, "allow_own": true}}}`)}
+	engine, err := rego.Load(files, rego.Options{Deadline: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBox(t, Options{}, func(c *supervisor.Config) { c.Policy = engine })
+	if err := os.MkdirAll(b.fake.files+"/tmp", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	m := &model{box: b, t: t, profile: "anthropic", session: b.open(t)}
+	for range 2 { // it waits, and is not asked for again
+		if a, text := m.call("bash", `{"command":"echo in"}`); a.OK || a.ErrorCode != api.CodeExecNotStarted || !strings.Contains(text, "approval a-") {
+			t.Fatalf("%+v %s", a, text)
+		}
+	}
+	list, err := b.Approvals(t.Context(), api.Read{State: "waiting"})
+	if err != nil || len(list.Approvals) != 1 {
+		t.Fatalf("%+v %v", list, err)
+	}
+	if r, err := b.Approve(t.Context(), api.Verdict{ApprovalID: list.Approvals[0].ApprovalID, Review: list.Approvals[0].Review}); err != nil || r.Outcome != api.OutcomeOK {
+		t.Fatalf("%+v %v", r, err)
+	}
+	b.untilAny(t, api.StateRunning)
+	if a, text := m.call("bash", `{"command":"echo in"}`); !a.OK || text != "in" {
+		t.Errorf("%+v %s", a, text)
 	}
 }
 

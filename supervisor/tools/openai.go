@@ -21,16 +21,15 @@ const patchHelp = "Change files by a patch: all of it is applied, or nothing. It
 // patchGrammar is what a patch looks like, in Lark, for models that write it without JSON around it.
 const patchGrammar = `start: "*** Begin Patch" LF section+ "*** End Patch" LF?
 section: add | delete | update
-add: "*** Add File: " PATH LF ("+" REST LF)+
-delete: "*** Delete File: " PATH LF
-update: "*** Update File: " PATH LF move? hunk+
-move: "*** Move to: " PATH LF
+add: "*** Add File: " TEXT LF ("+" TEXT? LF)+
+delete: "*** Delete File: " TEXT LF
+update: "*** Update File: " TEXT LF move? hunk*
+move: "*** Move to: " TEXT LF
 hunk: anchor* line+ eof?
-anchor: ("@@" | "@@ " REST) LF
-line: ("+" | "-" | " ") REST LF
+anchor: "@@" (" " TEXT)? LF
+line: ("+" | "-" | " ") TEXT? LF
 eof: "*** End of File" LF
-PATH: /[^\n]+/
-REST: /[^\n]*/
+TEXT: /[^\n]+/
 %import common.LF
 `
 

@@ -21,10 +21,16 @@ import (
 //
 // The word is new for each command and not exported, so no program that a command runs can end the output early. A
 // command reads nothing: its stdin is the null device.
+//
+// The word is written where the loop begins again, so that a command that says continue is told to have ended, too; one that says
+// break ends the shell.
 const driver = `exec 3<&0 4>&1 </dev/null 2>&1
-while IFS= read -r -d '' -u 3 __mark && IFS= read -r -d '' -u 3 __text; do
-	eval "$__text" 3<&- 4>&-
-	printf '\n%s %d\n' "$__mark" "$?" >&4
+__mark=
+while __status=$?
+	[ -z "$__mark" ] || builtin printf '\n%s %d\n' "$__mark" "$__status" >&4
+	IFS= builtin read -r -d '' -u 3 __mark && IFS= builtin read -r -d '' -u 3 __text
+do
+	builtin eval "$__text" 3<&- 4>&-
 done`
 
 const (
@@ -86,9 +92,17 @@ func (r *run) shell() (string, *failure) {
 		return "", r.refused(err)
 	}
 	for _, p := range list.Processes {
+		if p.State == api.StateQueued && p.ApprovalID != "" {
+			return "", waiting(p.ApprovalID)
+		}
 		return p.ExecID, nil
 	}
 	return "", nil
+}
+
+// waiting is a shell that somebody has to give leave to.
+func waiting(approval string) *failure {
+	return &failure{status: "queued", code: api.CodeExecNotStarted, message: "the shell waits for leave (approval " + approval + "); when it has it, call again"}
 }
 
 const labelShell = "shell"
@@ -101,6 +115,8 @@ func (r *run) openShell() (string, *failure) {
 	switch {
 	case err != nil:
 		return "", r.refused(err)
+	case pending != nil && pending.Approval != "":
+		return "", waiting(pending.Approval)
 	case pending != nil:
 		return pending.ExecID, nil
 	}
@@ -122,7 +138,7 @@ func (r *run) inShell(id, text string, limit time.Duration) *Answer {
 		o.cursor = fmt.Sprintf("%d.%d.%d", p.FrameSeq, p.StdoutBytes, p.StderrBytes)
 	}
 	out := &clip{limit: r.call.Profile.Budget}
-	to := &until{out: out, mark: mark(rand.Text())}
+	to := &until{out: out, mark: markPrefix + mark(rand.Text())}
 	input := api.ProcessInput{ProcessRef: api.ProcessRef{ExecID: id}, Data: &api.Stdin{InlineText: &api.InlineText{Text: string(to.mark) + "\x00" + text + "\x00"}}}
 	_, f := r.do(api.OpProcessInput, input)
 	if f != nil && f.code != api.CodeExecEnded {
@@ -136,6 +152,7 @@ func (r *run) inShell(id, text string, limit time.Duration) *Answer {
 		to.flush()
 	}
 	o.text, o.cut = out.text()
+	o.text = abandoned.ReplaceAllString(o.text, "[an earlier command ended with status $1]")
 	a := &Answer{OK: true, Status: "ok", ExecID: id, Text: o.text, Truncated: o.cut || o.gone}
 	fail := func(f failure) *Answer {
 		a.OK, a.Status, a.Code, a.Message, a.Deny = false, f.status, f.code, f.message, f.deny
@@ -193,6 +210,11 @@ func (r *run) overflows(o *outcome, to *until) bool {
 
 // mark is the word behind the output of a command.
 type mark string
+
+const markPrefix = "stockade:"
+
+// abandoned is the end of a command that nobody waited for any more: what it said until then comes before what the next one says.
+var abandoned = regexp.MustCompile(`(?m)\n?^stockade:[A-Z2-7]{26} ([0-9]{1,3})$`)
 
 // until hands on what is written to it, up to the mark.
 type until struct {
