@@ -31,6 +31,7 @@ unit: setup                    ## what needs no binaries
 	$(GO) test -count=1 -tags failpoint -run Failpoint $(CRASHING)
 
 integration: build failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
+	bash scripts/setup tests || true # without node, one test says that it is skipped
 	STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12m ./integration/...
 
 test-v2:                       ## the isolation tests in a virtual machine, Debian 12 as it is; KERNELS='6.12 6.1-nolandlock' are its newest kernel, and none of its Landlock
@@ -59,7 +60,7 @@ vet: setup                     ## format, and what the compiler's own tool finds
 check: vet                     ## and what staticcheck finds; it is fetched, so it is no part of test
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
-bench: build                   ## exec and open beside fork+exec, bwrap and runc, policy, noisy neighbours, restarts: table and build/bench.json; ONLY=neighbours is one group
+bench: build                   ## exec and open beside fork+exec, bwrap and runc, file tools, policy, noisy neighbours, restarts: table and build/bench.json; ONLY=neighbours is one group
 	bash scripts/delegated $(GO) run ./integration/compare -bin $(BIN) -only "$(ONLY)" -json build/bench.json
 
 fuzz: setup                    ## every decoder for a while; corpora are replayed by unit

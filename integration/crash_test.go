@@ -30,7 +30,7 @@ import (
 
 // How often daemon and runner are killed. STOCKADE_SOAK=1 has the second number.
 var (
-	atEachPoint = soak(12, 100)
+	atEachPoint = soak(20, 100)
 	atRandom    = soak(200, 2000)
 )
 
@@ -249,13 +249,11 @@ type killer struct {
 
 func (k *killer) begin(bin, dir, work, rules string) (err error) {
 	args := slices.Clone(k.args)
-	if strings.HasPrefix(k.point, "supervisor.approval.") || k.point == "" { // elsewhere nothing needs leave
-		policy, err := leavePolicy(bin, rules)
-		if err != nil {
-			return err
-		}
-		args = append(args, "--policy", policy)
+	policy, err := k.policy(bin, rules)
+	if err != nil {
+		return err
 	}
+	args = append(args, "--policy", policy)
 	if k.mortal {
 		// The failpoint is the runner's, and the daemon gives it no environment of its own.
 		k.chosen = filepath.Join(work, "point")
@@ -280,11 +278,15 @@ func (k *killer) begin(bin, dir, work, rules string) (err error) {
 	return err
 }
 
-// leavePolicy is the shipped policy, which wants leave for some commands.
-func leavePolicy(bin, dir string) (string, error) {
+// policy is one that wants leave for some commands: the shipped one for kills at random, and one that loads in no time for
+// those at a point.
+func (k *killer) policy(bin, dir string) (string, error) {
 	policy := filepath.Join(dir, "policy")
-	if out, err := exec.Command(filepath.Join(bin, "stockaded"), "policy", "init", policy).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("policy init: %w\n%s", err, out)
+	if k.point != "" {
+		return policy, os.CopyFS(policy, os.DirFS("testdata/campaign"))
+	}
+	if err := initPolicy(bin, policy); err != nil {
+		return "", err
 	}
 	data, err := json.Marshal(map[string]any{
 		"timeout_ns": int64(time.Minute), "exec": []any{map[string]any{"argv": needsLeave}}, "mounts": []any{}, "networks": []any{}, "operations": []any{},

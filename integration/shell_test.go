@@ -13,8 +13,8 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/client"
 )
 
-// desk is somebody at a shell who has nothing but the API.
-type desk struct {
+// keyboard is somebody at a shell who has nothing but the API.
+type keyboard struct {
 	testing.TB
 	c      *client.Client
 	exec   string
@@ -26,17 +26,17 @@ type desk struct {
 	asked  []string // prompts
 }
 
-func sit(t testing.TB, c *client.Client, ask api.Exec) *desk {
+func openShell(t testing.TB, c *client.Client, ask api.Exec) *keyboard {
 	t.Helper()
 	s, r, err := c.OpenShell(t.Context(), ask)
 	if err != nil || s == nil {
 		t.Fatalf("open shell: %v, %+v", err, r)
 	}
-	return &desk{TB: t, c: c, exec: s.ExecID, token: s.First, status: s.Status}
+	return &keyboard{TB: t, c: c, exec: s.ExecID, token: s.First, status: s.Status}
 }
 
 // read takes what comes next, or another state.
-func (d *desk) read(wait time.Duration) *api.ShellOutput {
+func (d *keyboard) read(wait time.Duration) *api.ShellOutput {
 	d.Helper()
 	o, err := d.c.ShellOutput(d.Context(), d.exec, api.Read{After: d.token, WaitMS: wait.Milliseconds()})
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *desk) read(wait time.Duration) *api.ShellOutput {
 const atMost = 20 * time.Second
 
 // expect waits for a pattern in what has not been gone past, and goes past it.
-func (d *desk) expect(pattern string) string {
+func (d *keyboard) expect(pattern string) string {
 	d.Helper()
 	re := regexp.MustCompile(pattern)
 	for until := time.Now().Add(atMost); ; {
@@ -83,7 +83,7 @@ func (d *desk) expect(pattern string) string {
 }
 
 // input types, and returns what was said of it.
-func (d *desk) input(in api.ShellInput) *api.ShellResult {
+func (d *keyboard) input(in api.ShellInput) *api.ShellResult {
 	d.Helper()
 	in.ExecID = d.exec
 	r, err := d.c.Type(d.Context(), in)
@@ -96,7 +96,7 @@ func (d *desk) input(in api.ShellInput) *api.ShellResult {
 	return r.Payload.Shell
 }
 
-func (d *desk) keys(text string) *api.ShellResult {
+func (d *keyboard) keys(text string) *api.ShellResult {
 	d.Helper()
 	r := d.input(api.ShellInput{Data: &api.Stdin{InlineBytes: &api.InlineBytes{Bytes: []byte(text)}}})
 	if !r.Accepted {
@@ -105,7 +105,7 @@ func (d *desk) keys(text string) *api.ShellResult {
 	return r
 }
 
-func (d *desk) actions(types ...api.ShellActionType) *api.ShellResult {
+func (d *keyboard) actions(types ...api.ShellActionType) *api.ShellResult {
 	d.Helper()
 	var in api.ShellInput
 	for _, a := range types {
@@ -115,7 +115,7 @@ func (d *desk) actions(types ...api.ShellActionType) *api.ShellResult {
 }
 
 // idle waits for the prompt.
-func (d *desk) idle() {
+func (d *keyboard) idle() {
 	d.Helper()
 	for until := time.Now().Add(atMost); d.status != api.ShellIdle; {
 		if time.Now().After(until) {
@@ -126,7 +126,7 @@ func (d *desk) idle() {
 }
 
 // run types a command, waits for its end, and returns what it wrote and its exit code.
-func (d *desk) run(command string) (output, code string) {
+func (d *keyboard) run(command string) (output, code string) {
 	d.Helper()
 	d.idle()
 	from := d.seen.Len()
@@ -148,7 +148,7 @@ func (d *desk) run(command string) (output, code string) {
 	}
 }
 
-func (d *desk) get() *api.Shell {
+func (d *keyboard) get() *api.Shell {
 	d.Helper()
 	s, err := d.c.Shell(d.Context(), d.exec)
 	if err != nil {
@@ -157,7 +157,7 @@ func (d *desk) get() *api.Shell {
 	return s
 }
 
-func (d *desk) close(mode string) *api.ShellResult {
+func (d *keyboard) close(mode string) *api.ShellResult {
 	d.Helper()
 	r, err := d.c.CloseShell(d.Context(), api.ShellClose{ProcessRef: api.ProcessRef{ExecID: d.exec}, Mode: mode})
 	if err != nil {
@@ -166,7 +166,7 @@ func (d *desk) close(mode string) *api.ShellResult {
 	return r.Payload.Shell
 }
 
-func (d *desk) want(what string, got, want any) {
+func (d *keyboard) want(what string, got, want any) {
 	d.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		d.Errorf("%s: %v, want %v", what, got, want)
@@ -204,7 +204,7 @@ func TestShell(t *testing.T) {
 
 // happyPath: create a session, run a command, read its output, close (R141, R143, R144, R152, R153, R164).
 func happyPath(t *testing.T, c *client.Client, session string) {
-	s := sit(t, c, api.Exec{SessionID: session})
+	s := openShell(t, c, api.Exec{SessionID: session})
 	first := s.get()
 	s.want("status", first.Status, api.ShellIdle)
 	s.want("argv", first.Argv, api.DefaultShell)
@@ -228,7 +228,7 @@ func happyPath(t *testing.T, c *client.Client, session string) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	// What it said is still there to be read, and in the receipt.
-	again := &desk{TB: t, c: c, exec: s.exec}
+	again := &keyboard{TB: t, c: c, exec: s.exec}
 	for !again.read(0).End {
 	}
 	if !strings.Contains(again.seen.String(), "terminal\r\nlogin\r\n") {
@@ -242,7 +242,7 @@ func happyPath(t *testing.T, c *client.Client, session string) {
 
 // interactivePrompt: a REPL inside the shell has prompts of its own, and none of them ends the command that it is (R165).
 func interactivePrompt(t *testing.T, c *client.Client, bash api.Exec) {
-	s := sit(t, c, bash)
+	s := openShell(t, c, bash)
 	defer s.close("force")
 	s.idle()
 	id := s.keys("PYTHONSTARTUP= TERM=dumb python3 -q -i\n").CommandID
@@ -264,7 +264,7 @@ func interactivePrompt(t *testing.T, c *client.Client, bash api.Exec) {
 
 // longRunning: a command streams while it runs, and CTRL_C ends it (R166, R167).
 func longRunning(t *testing.T, c *client.Client, bash api.Exec) {
-	s := sit(t, c, bash)
+	s := openShell(t, c, bash)
 	defer s.close("force")
 	s.idle()
 	s.keys("i=0; while :; do echo tick $((i=i+1)); sleep 0.05; done\n")
@@ -287,7 +287,7 @@ func longRunning(t *testing.T, c *client.Client, bash api.Exec) {
 
 // backgroundCleanup: a job goes on behind the prompt, and ends with the shell (R168, R169).
 func backgroundCleanup(t *testing.T, c *client.Client, bash api.Exec) {
-	s := sit(t, c, bash)
+	s := openShell(t, c, bash)
 	s.run("sleep 1000 & disown; setsid sleep 1001 </dev/null >/dev/null 2>&1 &")
 	out, _ := s.run("pgrep -c sleep")
 	if !strings.Contains(out, "\n2\n") {
@@ -301,7 +301,7 @@ func backgroundCleanup(t *testing.T, c *client.Client, bash api.Exec) {
 
 // shellCrash: a shell that is killed is in error, its end is on record, and closing it still works (R170).
 func shellCrash(t *testing.T, c *client.Client, bash api.Exec) {
-	s := sit(t, c, bash)
+	s := openShell(t, c, bash)
 	s.idle()
 	s.keys("kill -SEGV $$\n")
 	for until := time.Now().Add(atMost); s.get().Status != api.ShellError; time.Sleep(5 * time.Millisecond) {
@@ -319,7 +319,7 @@ func shellCrash(t *testing.T, c *client.Client, bash api.Exec) {
 // tokens: they only move on, the same one is the same place, what follows one is exactly the later bytes, and one of another
 // shell is refused (R156, R157, R159, R160).
 func tokens(t *testing.T, c *client.Client, bash api.Exec) {
-	s := sit(t, c, bash)
+	s := openShell(t, c, bash)
 	defer s.close("force")
 	s.run("seq 1 2000")
 	all := s.seen.String()
@@ -351,7 +351,7 @@ func tokens(t *testing.T, c *client.Client, bash api.Exec) {
 	if pieces.String() != all {
 		t.Errorf("in pieces %d bytes, at once %d", pieces.Len(), len(all))
 	}
-	other := sit(t, c, bash)
+	other := openShell(t, c, bash)
 	defer other.close("force")
 	for _, bad := range []string{other.token, "x", s.exec + "~zzzzzzz", s.exec + "~-1", s.exec + "~01"} {
 		_, err := c.ShellOutput(t.Context(), s.exec, api.Read{After: bad})
@@ -364,7 +364,7 @@ func tokens(t *testing.T, c *client.Client, bash api.Exec) {
 // truncation: what is overwritten is said to be, with the first place that is kept (R154, R155, R158).
 func truncation(t *testing.T, c *client.Client, bash api.Exec) {
 	bash.Limits.OutputBytes = 64 << 10
-	s := sit(t, c, bash)
+	s := openShell(t, c, bash)
 	defer s.close("force")
 	begin := s.token
 	s.idle()
@@ -381,7 +381,7 @@ func truncation(t *testing.T, c *client.Client, bash api.Exec) {
 	if err != nil || from.Truncated || from.Chunks[0].Offset != o.Chunks[0].Offset {
 		t.Errorf("from the first token: %+v, %v", from.Truncated, err)
 	}
-	rest := &desk{TB: t, c: c, exec: s.exec, token: first}
+	rest := &keyboard{TB: t, c: c, exec: s.exec, token: first}
 	rest.expect("the-end\r\n")
 	if n := rest.seen.Len(); n < 64<<10 || n > 1<<20 {
 		t.Errorf("%d bytes are kept", n)
@@ -390,7 +390,7 @@ func truncation(t *testing.T, c *client.Client, bash api.Exec) {
 
 // concurrentCallers: each request is typed whole, and in the order in which they are accepted (R146, R147, R176).
 func concurrentCallers(t *testing.T, c *client.Client, bash api.Exec) {
-	s := sit(t, c, api.Exec{SessionID: bash.SessionID, Argv: []string{"sh", "-c", "stty -echo; echo ready; cat >/tmp/typed; echo got $(wc -c </tmp/typed)"}})
+	s := openShell(t, c, api.Exec{SessionID: bash.SessionID, Argv: []string{"sh", "-c", "stty -echo; echo ready; cat >/tmp/typed; echo got $(wc -c </tmp/typed)"}})
 	defer s.close("force")
 	s.expect("ready\r\n")
 	const callers, each = 8, 10
@@ -428,7 +428,7 @@ func concurrentCallers(t *testing.T, c *client.Client, bash api.Exec) {
 // partialWrites: what a program does not read is said to be missing, by the byte; and a queue that is full is said to be
 // (R148, R149, R150).
 func partialWrites(t *testing.T, c *client.Client, bash api.Exec) {
-	s := sit(t, c, api.Exec{SessionID: bash.SessionID, Argv: []string{"sh", "-c", "stty raw -echo; echo ready; exec sleep 1000"}})
+	s := openShell(t, c, api.Exec{SessionID: bash.SessionID, Argv: []string{"sh", "-c", "stty raw -echo; echo ready; exec sleep 1000"}})
 	s.expect("ready")
 	raw := make([]byte, 250_000)
 	for i := range raw {
@@ -463,7 +463,7 @@ func partialWrites(t *testing.T, c *client.Client, bash api.Exec) {
 
 // shellCommands: what shells do to confuse whoever watches their commands (R164).
 func shellCommands(t *testing.T, c *client.Client, bash api.Exec) {
-	s := sit(t, c, bash)
+	s := openShell(t, c, bash)
 	defer s.close("force")
 	for _, k := range []struct{ command, out, code string }{
 		{"true", "", "0"},
@@ -495,7 +495,7 @@ func shellCommands(t *testing.T, c *client.Client, bash api.Exec) {
 	s.want("its end", fmt.Sprintf("%s %d", s.get().Status, *s.get().ExitCode), "CLOSED 1")
 
 	// Another shell in its place is one of which nothing is known but what it looks like.
-	s = sit(t, c, bash)
+	s = openShell(t, c, bash)
 	defer s.close("force")
 	s.idle()
 	s.keys("exec sh\n")
@@ -511,7 +511,7 @@ func shellCommands(t *testing.T, c *client.Client, bash api.Exec) {
 
 // forgedMarks: what a program prints is no mark, and what the shell's children can see has no nonce (1.6).
 func forgedMarks(t *testing.T, c *client.Client, bash api.Exec) {
-	s := sit(t, c, bash)
+	s := openShell(t, c, bash)
 	defer s.close("force")
 	s.idle()
 	s.keys(`for k in A B C 'D;0'; do printf '\033]133;%s\a' "$k"; printf '\033]133;00000000000000000000000000000000;%s\a' "$k"; done; sleep 1; echo over` + "\n")
@@ -531,7 +531,7 @@ func forgedMarks(t *testing.T, c *client.Client, bash api.Exec) {
 
 // posixShell: a shell without hooks but its prompt says how its commands end.
 func posixShell(t *testing.T, c *client.Client, session string) {
-	s := sit(t, c, api.Exec{SessionID: session, Argv: []string{"/bin/sh", "-i"}})
+	s := openShell(t, c, api.Exec{SessionID: session, Argv: []string{"/bin/sh", "-i"}})
 	defer s.close("force")
 	for _, k := range []struct{ command, out, code string }{
 		{"echo one", "one\n", "0"},
@@ -548,7 +548,7 @@ func posixShell(t *testing.T, c *client.Client, session string) {
 // shellActions: several in one request are done in their order, after the data; a byte and a signal differ where the terminal makes
 // nothing of bytes (C8, R145, R151).
 func shellActions(t *testing.T, c *client.Client, bash api.Exec) {
-	s := sit(t, c, bash)
+	s := openShell(t, c, bash)
 	defer s.close("force")
 	s.idle()
 	s.keys("echo now; cat; stty size\n")
@@ -600,7 +600,7 @@ func shellActions(t *testing.T, c *client.Client, bash api.Exec) {
 func reconnect(t *testing.T, d *testbox.Daemon, c *client.Client, bash api.Exec) {
 	for _, how := range restarts {
 		t.Run(how.name, func(t *testing.T) {
-			s := sit(t, c, bash)
+			s := openShell(t, c, bash)
 			defer s.close("force")
 			out, code := s.run("x=kept; echo before")
 			s.want("before", code, 0)
@@ -613,7 +613,7 @@ func reconnect(t *testing.T, d *testbox.Daemon, c *client.Client, bash api.Exec)
 			if !strings.Contains(out, "kept\n") || code != "8" {
 				t.Errorf("%q, %s", out, code)
 			}
-			again := &desk{TB: t, c: c, exec: s.exec}
+			again := &keyboard{TB: t, c: c, exec: s.exec}
 			again.read(0)
 			if !strings.HasPrefix(again.seen.String(), before) {
 				t.Errorf("from the beginning: %q", again.seen.String())

@@ -86,6 +86,11 @@ func listed() (ids []string) {
 			ids = append(ids, fmt.Sprintf("T%03d", n))
 		}
 	}
+	for n := 112; n <= 149; n++ { // file tools; T137 is about sysctls of the host, the others are not in the list
+		if !slices.Contains([]int{118, 122, 125, 131, 137}, n) {
+			ids = append(ids, fmt.Sprintf("T%03d", n))
+		}
+	}
 	return append(ids, "T101", "T102", "T103", "T104", "T109")
 }
 
@@ -241,4 +246,4 @@ func digest(path string) string {
 }
 
 // threats are the attacks that are not one line of the escape table.
-var threats = slices.Concat(setupThreats, processThreats, resourceThreats, workspaceThreats, terminalThreats)
+var threats = slices.Concat(setupThreats, processThreats, resourceThreats, workspaceThreats, terminalThreats, fileThreats)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
-	opa "github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -157,21 +156,15 @@ func (a *auditor) evaluate(ctx context.Context, q query, doc ast.Value, watch *e
 			now, _ = n.Int64()
 		}
 	}
-	var failed []topdown.Error
-	options := []opa.EvalOption{
-		opa.EvalTransaction(a.engine.txn),
-		opa.EvalParsedInput(doc),
-		opa.EvalTime(time.Unix(0, now).UTC()),
-		opa.EvalBuiltinErrorList(&failed),
-	}
+	question := evaluation{txn: a.engine.txn, input: doc, nowNS: now, cancel: topdown.NewCancel(), base: a.engine.base}
+	defer context.AfterFunc(ctx, question.cancel.Cancel)()
 	if watch != nil {
-		options = append(options, opa.EvalQueryTracer(watch))
+		question.tracer = watch
 	}
-	rs, err := q.prepared.Eval(ctx, options...)
-	if err != nil || len(rs) != 1 || len(rs[0].Expressions) != 1 {
+	value, failed, err := q.ask(question)
+	if err != nil || value == nil {
 		return verdict{}
 	}
-	value, _ := rs[0].Expressions[0].Value.(ast.Value)
 	v := verdict{allow: says(value)}
 	text, err := appendJSON(nil, value)
 	if err != nil {

@@ -83,7 +83,20 @@ func formOfType(t reflect.Type, known map[reflect.Type]*form) *form {
 	return f
 }
 
+// fits reports a value of the form.
 func (f *form) fits(v ast.Value) bool {
+	var l fitting
+	l.member = l.memberFits
+	return l.fits(f, v)
+}
+
+// fitting compares a value with a form. Its function is made once, and not for each object.
+type fitting struct {
+	of     *form // the object whose members are looked at
+	member func(name, value *ast.Term) (wrong bool)
+}
+
+func (l *fitting) fits(f *form, v ast.Value) bool {
 	switch v := v.(type) {
 	case ast.String:
 		return f.kind == reflect.String || f.kind == reflect.Invalid
@@ -98,7 +111,7 @@ func (f *form) fits(v ast.Value) bool {
 			return f.kind == reflect.Invalid
 		}
 		for i := range v.Len() {
-			if !f.element.fits(v.Elem(i).Value) {
+			if !l.fits(f.element, v.Elem(i).Value) {
 				return false
 			}
 		}
@@ -107,16 +120,22 @@ func (f *form) fits(v ast.Value) bool {
 		if f.kind != reflect.Struct && f.kind != reflect.Map {
 			return f.kind == reflect.Invalid
 		}
-		return !v.Until(func(k, v *ast.Term) bool {
-			member := f.element
-			if f.kind == reflect.Struct {
-				name, _ := k.Value.(ast.String)
-				if member = f.members[string(name)]; member == nil {
-					return false
-				}
-			}
-			return !member.fits(v.Value)
-		})
+		outer := l.of
+		l.of = f
+		wrong := v.Until(l.member)
+		l.of = outer
+		return !wrong
 	}
 	return f.kind == reflect.Invalid
+}
+
+func (l *fitting) memberFits(name, value *ast.Term) (wrong bool) {
+	member := l.of.element
+	if l.of.kind == reflect.Struct {
+		text, _ := name.Value.(ast.String)
+		if member = l.of.members[string(text)]; member == nil {
+			return false
+		}
+	}
+	return !l.fits(member, value.Value)
 }

@@ -32,12 +32,17 @@ type Bundle struct {
 }
 
 // ReadBundle reads every *.rego and *.json of fsys. Names that begin with a dot are left out.
-func ReadBundle(fsys fs.FS) (*Bundle, error) { return readBundle(fsys, true) }
+func ReadBundle(fsys fs.FS) (*Bundle, error) {
+	return readBundle(fsys, parts{rules: true, tests: true})
+}
 
 // ReadData is ReadBundle without the modules: it digests them, and parses nothing of them.
-func ReadData(fsys fs.FS) (*Bundle, error) { return readBundle(fsys, false) }
+func ReadData(fsys fs.FS) (*Bundle, error) { return readBundle(fsys, parts{}) }
 
-func readBundle(fsys fs.FS, parse bool) (*Bundle, error) {
+// parts are what is parsed of a tree beside its data.
+type parts struct{ rules, tests bool }
+
+func readBundle(fsys fs.FS, parse parts) (*Bundle, error) {
 	b := &Bundle{Modules: map[string]*ast.Module{}, Tests: map[string]*ast.Module{}, Data: ast.NewObject()}
 	digest, dataDigest := sha256.New(), sha256.New()
 	var errs []error
@@ -70,10 +75,9 @@ func readBundle(fsys fs.FS, parse bool) (*Bundle, error) {
 		case ext == ".json":
 			digestFile(dataDigest, name, text)
 			err = b.addData(name, text)
-		case !parse:
-		case test:
+		case test && parse.tests:
 			err = addModule(b.Tests, name, text)
-		default:
+		case !test && parse.rules:
 			err = addModule(b.Modules, name, text)
 		}
 		if err != nil {
@@ -117,7 +121,7 @@ func addModule(into map[string]*ast.Module, name string, text []byte) error {
 	m, err := ast.ParseModuleWithOpts(name, string(text), ast.ParserOptions{
 		ProcessAnnotation: true,
 		RegoVersion:       ast.RegoV1,
-		Capabilities:      Capabilities(),
+		Capabilities:      capabilities(),
 	})
 	if err != nil {
 		return sourceError(err)
@@ -205,7 +209,7 @@ func (b *Bundle) Compile() (*ast.Compiler, storage.Store, error) {
 
 func newCompiler(store storage.Store) *ast.Compiler {
 	return ast.NewCompiler().
-		WithCapabilities(Capabilities()).
+		WithCapabilities(capabilities()).
 		WithDefaultRegoVersion(ast.RegoV1).
 		WithStrict(true).
 		WithSchemas(inputSchema()).
@@ -239,7 +243,7 @@ func bare(m *ast.Module) *ast.Module {
 // the annotations that it finds there if the set does not know the rule's module: hence the copy.
 func locate(c *ast.Compiler) {
 	for _, m := range c.Modules {
-		if !slices.ContainsFunc(entrypoints, func(e entrypoint) bool { return m.Package.Path.Equal(e.pkg()) }) {
+		if !entryPackage(m) {
 			continue
 		}
 		unknown := *m
@@ -251,6 +255,11 @@ func locate(c *ast.Compiler) {
 			}
 		}
 	}
+}
+
+// entryPackage reports a module in the package of an entry point.
+func entryPackage(m *ast.Module) bool {
+	return slices.ContainsFunc(entrypoints, func(e entrypoint) bool { return m.Package.Path.Equal(e.pkg()) })
 }
 
 // speaks reports a rule that answers, grants, or puts an element into a set, such as deny.

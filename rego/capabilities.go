@@ -40,15 +40,22 @@ var allowed = strings.Fields(`
 	time.add_date time.clock time.date time.diff time.format time.now_ns
 	time.parse_duration_ns time.parse_ns time.parse_rfc3339_ns time.weekday
 	print internal.print internal.test_case
-	stockade.formed`)
+	stockade.formed stockade.longer stockade.named stockade.any_contains stockade.slashed stockade.parents stockade.below stockade.capped`)
 
 // Capabilities returns what policies may use: Rego v1 with the allowed builtins, and no network.
 func Capabilities() *ast.Capabilities {
+	c := *capabilities()
+	c.Builtins, c.AllowNet = slices.Clone(c.Builtins), []string{}
+	return &c
+}
+
+// capabilities are made once, and nobody writes to them: the parser wants them for each module.
+var capabilities = sync.OnceValue(func() *ast.Capabilities {
 	c := ast.CapabilitiesForThisVersion()
 	c.Builtins = slices.DeleteFunc(c.Builtins, func(b *ast.Builtin) bool { return !slices.Contains(allowed, b.Name) })
 	c.AllowNet = []string{}
 	return c
-}
+})
 
 // CapabilitiesDigest names what policies may use in this build: two builds that have it in common answer
 // alike, as far as builtins go.

@@ -103,13 +103,17 @@ func conforms(t *testing.T, c cases.TestCase) (missing []string, err error) {
 	for name, value := range c.Env {
 		t.Setenv(name, value)
 	}
-	query, err := prepared(c, nil)
+	query, compiler, err := prepared(c, nil)
 	if err != nil {
 		return lacking(c, err)
 	}
 	var failed []topdown.Error
 	var tracker topdown.EvaluatedRuleTracker
-	options := []opa.EvalOption{opa.EvalExternalCancel(topdown.NewCancel()), opa.EvalBuiltinErrorList(&failed), opa.EvalEvaluatedRuleTracker(&tracker), opa.EvalVirtualCache(takeResults())}
+	data := base{ast.NewObject()}
+	if c.Data != nil {
+		data.data = ast.MustInterfaceToValue(*c.Data).(ast.Object)
+	}
+	options := []opa.EvalOption{opa.EvalExternalCancel(topdown.NewCancel()), opa.EvalBuiltinErrorList(&failed), opa.EvalEvaluatedRuleTracker(&tracker), opa.EvalBaseCache(data)}
 	switch {
 	case c.InputTerm != nil:
 		term, err := ast.ParseTerm(*c.InputTerm)
@@ -120,15 +124,27 @@ func conforms(t *testing.T, c cases.TestCase) (missing []string, err error) {
 	case c.Input != nil:
 		options = append(options, opa.EvalParsedInput(ast.MustInterfaceToValue(*c.Input)))
 	}
-	rs, err := query.Eval(context.Background(), options...)
-	if err == nil && c.StrictError && len(failed) > 0 {
-		err = &failed[0] // as we do
+	fixed := constantsOf(compiler)
+	for range 2 { // the second time with what the first one learned
+		failed = nil
+		results := takeResults(fixed)
+		rs, err := query.Eval(context.Background(), append(options, opa.EvalVirtualCache(results))...)
+		if err == nil && len(failed) == 0 {
+			fixed.learn(results)
+		}
+		results.rest()
+		if err == nil && c.StrictError && len(failed) > 0 {
+			err = &failed[0] // as we do
+		}
+		if err := verify(c, rs, err); err != nil {
+			return nil, err
+		}
 	}
-	return nil, verify(c, rs, err)
+	return nil, nil
 }
 
 // prepared is the query of a case under our capabilities, and more builtins.
-func prepared(c cases.TestCase, more []*ast.Builtin) (query opa.PreparedEvalQuery, err error) {
+func prepared(c cases.TestCase, more []*ast.Builtin) (query opa.PreparedEvalQuery, compiler *ast.Compiler, err error) {
 	capabilities := Capabilities()
 	if c.ExperimentalKeywords {
 		with := ast.CapabilitiesForThisVersion(ast.CapabilitiesExperimentalKeywords(true))
@@ -140,20 +156,21 @@ func prepared(c cases.TestCase, more []*ast.Builtin) (query opa.PreparedEvalQuer
 	for i, text := range c.Modules {
 		name := fmt.Sprintf("test-%d.rego", i)
 		if modules[name], err = ast.ParseModuleWithOpts(name, text, ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: capabilities, ProcessAnnotation: true}); err != nil {
-			return query, err
+			return query, nil, err
 		}
 	}
 	// Not strict, and without the schema of our input: both refuse what a policy may not say, and change no result.
-	compiler := ast.NewCompiler().WithCapabilities(capabilities).WithDefaultRegoVersion(ast.RegoV1)
+	compiler = ast.NewCompiler().WithCapabilities(capabilities).WithDefaultRegoVersion(ast.RegoV1)
 	if compiler.Compile(modules); compiler.Failed() {
-		return query, compiler.Errors
+		return query, nil, compiler.Errors
 	}
 	store := inmem.New()
 	if c.Data != nil {
 		store = inmem.NewFromObject(*c.Data)
 	}
-	return opa.New(opa.Query(c.Query), opa.Compiler(compiler), opa.Store(store), opa.Capabilities(capabilities),
+	query, err = opa.New(opa.Query(c.Query), opa.Compiler(compiler), opa.Store(store), opa.Capabilities(capabilities),
 		opa.GenerateJSON(func(t *ast.Term, _ *opa.EvalContext) (any, error) { return t.Value, nil })).PrepareForEval(context.Background())
+	return query, compiler, err
 }
 
 // lacking are the builtins that stand in a case and that our list leaves out, if with them it is accepted. Otherwise what
@@ -170,12 +187,12 @@ func lacking(c cases.TestCase, why error) (missing []string, err error) {
 			more = append(more, b)
 		}
 	}
-	if _, err := prepared(c, more); err != nil {
+	if _, _, err := prepared(c, more); err != nil {
 		return nil, fmt.Errorf("%w; with every builtin that it names: %w", why, err)
 	}
 	for _, b := range slices.Clone(more) {
 		without := slices.DeleteFunc(slices.Clone(more), func(other *ast.Builtin) bool { return other == b })
-		if _, err := prepared(c, without); err == nil { // a word that is no call
+		if _, _, err := prepared(c, without); err == nil { // a word that is no call
 			more = without
 			continue
 		}

@@ -63,7 +63,7 @@ func (b *Bundle) keeps(c *ast.Compiler) error {
 	}
 	var errs []error
 	for _, ep := range entrypoints {
-		rules := c.GetRulesExact(ast.MustParseRef(ep.ref))
+		rules := c.GetRulesExact(dotted(ep.ref))
 		switch {
 		case len(rules) == 0 && ep.since <= version:
 			errs = append(errs, fmt.Errorf("entry point %s is not defined; contract %d asks for it", ep.ref, version))
@@ -107,13 +107,13 @@ const Faults = "data.stockade.faults"
 
 // faultless asks a compiled policy what is wrong with its data.
 func faultless(c *ast.Compiler, store storage.Store, txn storage.Transaction) error {
-	if len(c.GetRules(ast.MustParseRef(Faults))) == 0 {
+	if len(c.GetRules(dotted(Faults))) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), faultsLimit)
 	defer cancel()
 	rs, err := opa.New(
-		opa.Query(Faults), opa.Compiler(c), opa.Store(store), opa.Transaction(txn), opa.Capabilities(Capabilities()), opa.StrictBuiltinErrors(true),
+		opa.Query(Faults), opa.Compiler(c), opa.Store(store), opa.Transaction(txn), opa.Capabilities(capabilities()), opa.StrictBuiltinErrors(true),
 	).Eval(ctx)
 	if err != nil {
 		return fmt.Errorf("%s: %w", Faults, err)

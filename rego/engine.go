@@ -8,12 +8,11 @@ import (
 	"io/fs"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/metrics"
-	opa "github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
@@ -68,8 +67,20 @@ func entrypointOf(ref string) (entrypoint, bool) {
 
 // pkg is the package that holds the entry point.
 func (e entrypoint) pkg() ast.Ref {
-	ref := ast.MustParseRef(e.ref)
+	ref := dotted(e.ref)
 	return ref[:len(ref)-1]
+}
+
+// dotted is the reference to a document below data whose name is words and dots. OPA's parser takes a hundred times as
+// long, and compiling asks for each entry point of each module.
+func dotted(name string) ast.Ref {
+	words := strings.Split(name, ".")
+	ref := make(ast.Ref, 0, len(words))
+	ref = append(ref, ast.DefaultRootDocument)
+	for _, word := range words[1:] {
+		ref = append(ref, ast.InternedTerm(word))
+	}
+	return ref
 }
 
 // ops says which question an operation asks.
@@ -194,22 +205,19 @@ type Engine struct {
 	titles   map[string]string            // of METADATA, by name of the rule
 	accepted map[string]map[string]string // of METADATA: what an audit finds and its author has accepted, by rule and field
 	values   memo
+	base     base
+	fixed    *constants
 	idle     chan chan<- job
 
 	breaker Breaker
 	orphans atomic.Int64 // evaluations that run on although nobody waits for them
 }
 
-type query struct {
-	entrypoint
-	prepared opa.PreparedEvalQuery
-	labels   map[string][]string // of METADATA, by name of the rule
-}
-
 // Load reads, compiles and prepares the policy tree in fsys. A tree that does not
-// parse, calls a builtin that is not available, or lacks what its contract asks for does not load.
+// parse, calls a builtin that is not available, or lacks what its contract asks for does not load. Its tests are
+// left alone: they decide nothing, and are almost half of a well kept tree ([Bundle.Test] reads and runs them).
 func Load(fsys fs.FS, opts Options) (*Engine, error) {
-	b, err := ReadBundle(fsys)
+	b, err := readBundle(fsys, parts{rules: true})
 	if err != nil {
 		return nil, err
 	}
@@ -225,36 +233,28 @@ func Load(fsys fs.FS, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	opts = opts.WithDefaults()
-	ctx := context.Background()
-	txn, err := store.NewTransaction(ctx)
+	txn, err := store.NewTransaction(context.Background())
 	if err != nil {
 		return nil, fmt.Errorf("policy data: %w", err)
 	}
 	if err := faultless(compiler, store, txn); err != nil {
 		return nil, err
 	}
-	e := &Engine{opts: opts, digest: b.Digest, compiler: compiler, store: store, txn: txn, titles: b.titles(), accepted: b.accepted(), queries: map[string]query{}, idle: make(chan chan<- job, runtime.GOMAXPROCS(0)), breaker: Breaker{Limit: opts.MaxOverruns}}
+	e := &Engine{opts: opts, digest: b.Digest, compiler: compiler, store: store, txn: txn, titles: b.titles(), accepted: b.accepted(), queries: map[string]query{}, base: base{b.Data}, fixed: constantsOf(compiler), idle: make(chan chan<- job, runtime.GOMAXPROCS(0)), breaker: Breaker{Limit: opts.MaxOverruns}}
 	var errs []error
 	for _, ep := range entrypoints {
-		if len(compiler.GetRulesExact(ast.MustParseRef(ep.ref))) == 0 {
+		if len(compiler.GetRulesExact(dotted(ep.ref))) == 0 {
 			continue // an earlier contract than the one that asks for it
 		}
 		if opts.Deadline != 0 {
 			ep.deadline = opts.Deadline
 		}
-		prepared, err := opa.New(
-			opa.Query(ep.ref),
-			opa.Compiler(compiler),
-			opa.Store(store),
-			opa.Transaction(txn),
-			opa.Capabilities(Capabilities()),
-			opa.GenerateJSON(func(t *ast.Term, _ *opa.EvalContext) (any, error) { return t.Value, nil }),
-		).PrepareForEval(ctx)
+		q, err := prepare(ep, compiler, store, labels)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("entry point %s: %w", ep.ref, err))
+			errs = append(errs, err)
 			continue
 		}
-		e.queries[ep.ref] = query{ep, prepared, labels}
+		e.queries[ep.ref] = q
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -306,7 +306,7 @@ func (e *Engine) Evaluate(ref string, canonical []byte, nowNS int64) Answer {
 	if err != nil {
 		return Failed(api.CodePolicyInput, "%v", err)
 	}
-	return job{query: q, txn: e.txn, input: value, nowNS: nowNS, cancel: topdown.NewCancel()}.run()
+	return e.job(q, value, nowNS).run()
 }
 
 // evaluate has a worker run the query and waits no longer than the deadline, because
@@ -316,8 +316,9 @@ func (e *Engine) Evaluate(ref string, canonical []byte, nowNS int64) Answer {
 //
 // What is counted is a row of overruns, not their sum: a machine under load delays a
 // good policy now and then, and a quarantine denies everything until the next revision.
-func (e *Engine) evaluate(ctx context.Context, q query, input ast.Value, nowNS int64, more ...opa.EvalOption) Answer {
-	j := job{query: q, txn: e.txn, input: input, nowNS: nowNS, cancel: topdown.NewCancel(), more: more, done: make(chan Answer, 1)}
+func (e *Engine) evaluate(ctx context.Context, q query, input ast.Value, nowNS int64) Answer {
+	j := e.job(q, input, nowNS)
+	j.done = make(chan Answer, 1)
 	w := e.worker()
 	w <- j
 	timer := time.NewTimer(q.deadline)
@@ -346,12 +347,13 @@ func (e *Engine) evaluate(ctx context.Context, q query, input ast.Value, nowNS i
 // job is one evaluation.
 type job struct {
 	query
-	txn    storage.Transaction
-	input  ast.Value
-	nowNS  int64
-	cancel topdown.Cancel
-	more   []opa.EvalOption
-	done   chan Answer
+	evaluation
+	fixed *constants
+	done  chan Answer
+}
+
+func (e *Engine) job(q query, input ast.Value, nowNS int64) job {
+	return job{query: q, evaluation: evaluation{txn: e.txn, input: input, nowNS: nowNS, cancel: topdown.NewCancel(), base: e.base}, fixed: e.fixed}
 }
 
 // worker takes a goroutine that rests, or starts one. They are kept for their stacks:
@@ -410,33 +412,22 @@ func (j job) run() (a Answer) {
 			a = Failed(api.CodePolicyError, "evaluation panicked: %v", p)
 		}
 	}()
-	results := takeResults()
+	results := takeResults(j.fixed)
 	defer results.rest()
 	var tracker topdown.EvaluatedRuleTracker
-	var failed []topdown.Error
-	rs, err := j.prepared.Eval(context.Background(), append(j.more,
-		opa.EvalTransaction(j.txn),
-		opa.EvalParsedInput(j.input),
-		opa.EvalTime(time.Unix(0, j.nowNS).UTC()),
-		opa.EvalExternalCancel(j.cancel),
-		opa.EvalBuiltinErrorList(&failed),
-		opa.EvalEvaluatedRuleTracker(&tracker),
-		opa.EvalVirtualCache(results),
-		opa.EvalMetrics(metrics.NoOp()),
-	)...)
+	j.results, j.rules = results, &tracker
+	value, failed, err := j.ask(j.evaluation)
 	switch {
-	case err != nil && isConflict(err):
+	case err != nil && (isConflict(err) || errors.Is(err, errNotOne)):
 		a = Failed(api.CodePolicyNotOneResult, "%v", err)
 	case err != nil:
 		a = Failed(api.CodePolicyError, "%v", err)
 	case len(failed) > 0:
 		a = Failed(api.CodePolicyBuiltinError, "%v", failed[0].Error())
-	case len(rs) == 0:
+	case value == nil:
 		a = Failed(api.CodePolicyUndefined, "%s is undefined", j.ref)
-	case len(rs) > 1 || len(rs[0].Expressions) != 1:
-		a = Failed(api.CodePolicyNotOneResult, "%s has %d results", j.ref, len(rs))
 	default:
-		value, _ := rs[0].Expressions[0].Value.(ast.Value)
+		j.fixed.learn(results)
 		if a.Result, err = appendJSON(nil, value); err != nil {
 			a = Failed(api.CodePolicyResult, "%v", err)
 		}

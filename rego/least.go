@@ -137,7 +137,7 @@ func (e *Engine) search(ctx context.Context, ref string, doc ast.Value) (*search
 	}
 	s := &searching{ctx: ctx, engine: e, ref: ref, doc: doc, data: data, store: inmem.NewFromASTObject(data.Copy().(ast.Object))}
 	s.prepared, err = opa.New(
-		opa.Query(ref), opa.Compiler(e.compiler), opa.Store(s.store), opa.Capabilities(Capabilities()),
+		opa.Query(ref), opa.Compiler(e.compiler), opa.Store(s.store), opa.Capabilities(capabilities()),
 		opa.GenerateJSON(func(t *ast.Term, _ *opa.EvalContext) (any, error) { return t.Value, nil }),
 	).PrepareForEval(ctx)
 	return s, err

@@ -93,8 +93,8 @@ func passesOn(r *ast.Rule) bool {
 }
 
 // hoisted are the references to the input inside a negated expression that the
-// compiler moves in front of the negation: operands of calls and indexes, but not the
-// outermost reference itself.
+// compiler moves in front of the negation: operands of calls and indexes, but neither the
+// outermost reference itself nor the two sides of ==, which stay where they are.
 func hoisted(expr *ast.Expr) []ast.Ref {
 	var refs []ast.Ref
 	visit := func(t *ast.Term) {
@@ -105,20 +105,27 @@ func hoisted(expr *ast.Expr) []ast.Ref {
 			return false
 		})
 	}
-	switch terms := expr.Terms.(type) {
-	case []*ast.Term: // a call: the first is the operator
-		for _, t := range terms[1:] {
-			visit(t)
-		}
-	case *ast.Term:
-		ref, ok := terms.Value.(ast.Ref)
+	outermost := func(t *ast.Term) {
+		ref, ok := t.Value.(ast.Ref)
 		if !ok {
-			visit(terms)
-			break
+			visit(t)
+			return
 		}
 		for _, t := range ref[1:] {
 			visit(t)
 		}
+	}
+	switch terms := expr.Terms.(type) {
+	case []*ast.Term: // a call: the first is the operator
+		each := visit
+		if operator := expr.Operator(); operator.Equal(ast.Equal.Ref()) || operator.Equal(ast.Equality.Ref()) {
+			each = outermost
+		}
+		for _, t := range terms[1:] {
+			each(t)
+		}
+	case *ast.Term:
+		outermost(terms)
 	}
 	return refs
 }

@@ -25,7 +25,7 @@ const maskRule = "data.system.log.mask"
 
 // masks reports a module that is about the log, and not about decisions: input is another document there.
 func masks(m *ast.Module) bool {
-	return m.Package.Path.HasPrefix(ast.MustParseRef("data.system.log"))
+	return m.Package.Path.HasPrefix(dotted("data.system.log"))
 }
 
 // Masker takes out of the log of decisions what a policy says is not for it. The nil Masker takes out nothing.
@@ -40,7 +40,7 @@ func (b *Bundle) Masker() (*Masker, error) {
 		return nil, nil
 	}
 	store := inmem.NewFromASTObject(b.Data)
-	c := ast.NewCompiler().WithCapabilities(Capabilities()).WithDefaultRegoVersion(ast.RegoV1).WithStrict(true)
+	c := ast.NewCompiler().WithCapabilities(capabilities()).WithDefaultRegoVersion(ast.RegoV1).WithStrict(true)
 	modules := map[string]*ast.Module{}
 	for name, m := range b.Modules {
 		modules[name] = m.Copy()
@@ -48,10 +48,10 @@ func (b *Bundle) Masker() (*Masker, error) {
 	if c.Compile(modules); c.Failed() {
 		return nil, sourceError(c.Errors)
 	}
-	if len(c.GetRulesExact(ast.MustParseRef(maskRule))) == 0 {
+	if len(c.GetRulesExact(dotted(maskRule))) == 0 {
 		return nil, fmt.Errorf("package system.log has no rule mask")
 	}
-	query, err := opa.New(opa.Query(maskRule), opa.Compiler(c), opa.Store(store), opa.Capabilities(Capabilities())).PrepareForEval(context.Background())
+	query, err := opa.New(opa.Query(maskRule), opa.Compiler(c), opa.Store(store), opa.Capabilities(capabilities())).PrepareForEval(context.Background())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", maskRule, err)
 	}

@@ -1,6 +1,8 @@
 package rego
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -11,12 +13,20 @@ import (
 type results struct {
 	frames []*frame // OPA pushes one for each "with"
 	spare  []*frame
+	fixed  *constants // nil without any
 }
 
 type frame struct {
 	first   map[uint64]int // index into entries by hash of the reference, +1
 	entries []entry
 	terms   []*ast.Term // of all references, one after the other
+}
+
+func newFrame() *frame { return &frame{first: map[uint64]int{}} }
+
+// copy is another frame with the same entries.
+func (f *frame) copy() *frame {
+	return &frame{first: maps.Clone(f.first), entries: slices.Clone(f.entries), terms: slices.Clone(f.terms)}
 }
 
 type entry struct {
@@ -28,8 +38,9 @@ type entry struct {
 
 var resting = sync.Pool{New: func() any { return &results{} }}
 
-func takeResults() *results {
+func takeResults(fixed *constants) *results {
 	r := resting.Get().(*results)
+	r.fixed = fixed
 	r.Push()
 	return r
 }
@@ -39,6 +50,7 @@ func (r *results) rest() {
 	for len(r.frames) > 0 {
 		r.Pop()
 	}
+	r.fixed = nil
 	resting.Put(r)
 }
 
@@ -51,7 +63,7 @@ func (r *results) Push() {
 		r.frames, r.spare = append(r.frames, r.spare[n-1]), r.spare[:n-1]
 		return
 	}
-	r.frames = append(r.frames, &frame{first: map[uint64]int{}})
+	r.frames = append(r.frames, newFrame())
 }
 
 // Pop ends one, and forgets what it had.
@@ -71,8 +83,11 @@ func (r *results) Pop() {
 
 // Get is the result for a reference, or that it is known to have none.
 func (r *results) Get(ref ast.Ref) (*ast.Term, bool) {
-	f := r.frames[len(r.frames)-1]
-	e := f.find(ref, hashOf(ref))
+	hash := hashOf(ref)
+	e := r.frames[len(r.frames)-1].find(ref, hash)
+	if e == nil && len(r.frames) == 1 {
+		e = r.fixed.find(ref, hash)
+	}
 	switch {
 	case e == nil:
 		return nil, false
@@ -87,11 +102,7 @@ func (r *results) Put(ref ast.Ref, value *ast.Term) {
 	f, hash := r.frames[len(r.frames)-1], hashOf(ref)
 	e := f.find(ref, hash)
 	if e == nil {
-		from := len(f.terms)
-		f.terms = append(f.terms, ref...) // OPA goes on to write into ref
-		f.entries = append(f.entries, entry{from: from, to: len(f.terms), next: f.first[hash]})
-		f.first[hash] = len(f.entries)
-		e = &f.entries[len(f.entries)-1]
+		e = f.add(ref, hash)
 	}
 	if value != nil {
 		e.value = value
@@ -112,6 +123,15 @@ func (r *results) Keys() []ast.Ref {
 	return keys
 }
 
+// add makes an entry, which must not be there.
+func (f *frame) add(ref ast.Ref, hash uint64) *entry {
+	from := len(f.terms)
+	f.terms = append(f.terms, ref...) // OPA goes on to write into ref
+	f.entries = append(f.entries, entry{from: from, to: len(f.terms), next: f.first[hash]})
+	f.first[hash] = len(f.entries)
+	return &f.entries[len(f.entries)-1]
+}
+
 func (f *frame) find(ref ast.Ref, hash uint64) *entry {
 	for i := f.first[hash]; i > 0; i = f.entries[i-1].next {
 		if e := &f.entries[i-1]; ast.Ref(f.terms[e.from:e.to]).Equal(ref) {
@@ -121,9 +141,17 @@ func (f *frame) find(ref ast.Ref, hash uint64) *entry {
 	return nil
 }
 
-// hashOf depends on the order of the elements, unlike the hash of a [ast.Ref].
+// hashOf depends on the order of the elements, unlike the hash of a [ast.Ref]. Of a reference to a rule its last two
+// words are enough to tell it from most others: they all begin alike, and texts are hashed again each time. The key of a function's
+// result begins with the reference of the function.
 func hashOf(ref ast.Ref) uint64 {
-	var h uint64
+	h := uint64(len(ref))
+	if f, ok := ref[0].Value.(ast.Ref); ok {
+		h ^= uint64(f[len(f)-1].Hash())
+		ref = ref[1:]
+	} else {
+		ref = ref[max(0, len(ref)-2):]
+	}
 	for _, t := range ref {
 		h = (h ^ uint64(t.Hash())) * 1099511628211
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -92,19 +93,66 @@ func newName(quoted []byte) (*ast.Term, error) {
 func (m *memo) parse(text []byte) (ast.Value, error) {
 	// What a memo is given has been encoded by us, from types and maps: no name is twice in it, and looking for one would cost
 	// more than everything else here.
-	dec := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(m != nil))
-	v, err := m.read(dec)
+	r := readers.Get().(*reader)
+	defer r.rest()
+	if m == nil {
+		r.terms = nil // what may be kept shares its memory with nothing
+	}
+	r.memo, r.text = m, *bytes.NewBuffer(text)
+	r.Reset(&r.text, jsontext.AllowDuplicateNames(m != nil))
+	v, err := r.read()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := dec.ReadToken(); err != io.EOF {
+	if _, err := r.ReadToken(); err != io.EOF {
 		return nil, errors.New("more than one JSON document")
 	}
 	return v, nil
 }
 
-func (m *memo) read(dec *jsontext.Decoder) (ast.Value, error) {
-	tok, err := dec.ReadToken()
+// reader reads one document. It is used again, with the room that it has for what it is about to put into lists and objects.
+type reader struct {
+	jsontext.Decoder
+	memo    *memo
+	text    bytes.Buffer
+	terms   []ast.Term // not yet used
+	items   []*ast.Term
+	members [][2]*ast.Term
+}
+
+var readers = sync.Pool{New: func() any { return &reader{} }}
+
+// maxRoom bounds what a reader keeps of its room.
+const maxRoom = 4096
+
+func (r *reader) rest() {
+	if r.memo == nil {
+		r.terms = nil
+	}
+	r.memo, r.text = nil, bytes.Buffer{}
+	r.Reset(&r.text)
+	if cap(r.items) > maxRoom || cap(r.members) > maxRoom {
+		return
+	}
+	clear(r.items[:cap(r.items)])
+	clear(r.members[:cap(r.members)])
+	r.items, r.members = r.items[:0], r.members[:0]
+	readers.Put(r)
+}
+
+// term is one of many that are made together.
+func (r *reader) term(v ast.Value) *ast.Term {
+	if len(r.terms) == 0 {
+		r.terms = make([]ast.Term, 16)
+	}
+	t := &r.terms[0]
+	r.terms = r.terms[1:]
+	t.Value = v
+	return t
+}
+
+func (r *reader) read() (ast.Value, error) {
+	tok, err := r.ReadToken()
 	if err != nil {
 		return nil, err
 	}
@@ -118,103 +166,135 @@ func (m *memo) read(dec *jsontext.Decoder) (ast.Value, error) {
 	case '0':
 		return ast.Number(tok.String()), nil
 	case '[':
-		var items []*ast.Term
-		for dec.PeekKind() != ']' {
-			v, err := m.read(dec)
+		from := len(r.items)
+		for r.PeekKind() != ']' {
+			v, err := r.read()
 			if err != nil {
 				return nil, err
 			}
-			items = append(items, ast.NewTerm(v))
+			r.items = append(r.items, r.term(v))
 		}
-		_, err = dec.ReadToken()
+		_, err = r.ReadToken()
+		items := slices.Clone(r.items[from:]) // an array keeps what it is given
+		r.items = r.items[:from]
 		return ast.NewArray(items...), err
 	default: // '{'; the decoder gives a closing token only where we looked for one
-		var members [][2]*ast.Term
-		for dec.PeekKind() != '}' {
-			quoted, err := dec.ReadValue()
+		from := len(r.members)
+		for r.PeekKind() != '}' {
+			quoted, err := r.ReadValue()
 			if err != nil {
 				return nil, err
 			}
-			key, err := m.name(quoted)
+			key, err := r.memo.name(quoted)
 			if err != nil {
 				return nil, err
 			}
-			v, err := m.member(dec, string(key.Value.(ast.String)))
+			v, err := r.member(string(key.Value.(ast.String)))
 			if err != nil {
 				return nil, err
 			}
-			members = append(members, [2]*ast.Term{key, ast.NewTerm(v)})
+			r.members = append(r.members, [2]*ast.Term{key, r.term(v)})
 		}
-		_, err = dec.ReadToken()
-		return ast.NewObject(members...), err
+		_, err = r.ReadToken()
+		object := ast.NewObject(r.members[from:]...) // an object copies them
+		r.members = r.members[:from]
+		return object, err
 	}
 }
 
-func (m *memo) member(dec *jsontext.Decoder, name string) (ast.Value, error) {
-	if m == nil || dec.StackDepth() > 2 || !kept[name] {
-		return m.read(dec)
+func (r *reader) member(name string) (ast.Value, error) {
+	if r.memo == nil || r.StackDepth() > 2 || !kept[name] {
+		return r.read()
 	}
-	raw, err := dec.ReadValue()
+	raw, err := r.ReadValue()
 	if err != nil {
 		return nil, err
 	}
-	return m.value(raw)
+	return r.memo.value(raw)
 }
 
 // appendJSON writes a Rego value as JSON. Sets become arrays, in Rego's order, so
 // that a policy may answer with either.
 func appendJSON(b []byte, v ast.Value) ([]byte, error) {
+	w := jsonText{b: b}
+	w.element, w.member = w.writeElement, w.writeMember
+	w.write(v)
+	return w.b, w.err
+}
+
+// jsonText is JSON that is being written, up to the first error. Its two functions are made once, and not for each list and object.
+type jsonText struct {
+	b       []byte
+	err     error
+	element func(*ast.Term)
+	member  func(name, value *ast.Term)
+}
+
+func (w *jsonText) write(v ast.Value) {
 	switch v := v.(type) {
 	case ast.Null:
-		return append(b, "null"...), nil
+		w.b = append(w.b, "null"...)
 	case ast.Boolean:
-		return strconv.AppendBool(b, bool(v)), nil
+		w.b = strconv.AppendBool(w.b, bool(v))
 	case ast.Number:
-		return append(b, string(v)...), nil
+		w.b = append(w.b, string(v)...)
 	case ast.String:
-		return jsontext.AppendQuote(b, string(v))
+		w.quote(string(v))
 	case *ast.Array:
-		return appendList(b, v.Len(), v.Foreach)
+		w.b = append(w.b, '[')
+		v.Foreach(w.element)
+		w.end(']')
 	case ast.Set:
-		return appendList(b, v.Len(), v.Foreach)
+		w.b = append(w.b, '[')
+		v.Foreach(w.element)
+		w.end(']')
 	case ast.Object:
-		b = append(b, '{')
-		var err error
-		first := true
-		v.Foreach(func(key, value *ast.Term) {
-			name, ok := key.Value.(ast.String)
-			if !ok && err == nil {
-				err = fmt.Errorf("object key %v is not a string", key)
-			}
-			if err != nil {
-				return
-			}
-			if !first {
-				b = append(b, ',')
-			}
-			first = false
-			if b, err = jsontext.AppendQuote(b, string(name)); err == nil {
-				b, err = appendJSON(append(b, ':'), value.Value)
-			}
-		})
-		return append(b, '}'), err
+		w.b = append(w.b, '{')
+		v.Foreach(w.member)
+		w.end('}')
 	default:
-		return b, fmt.Errorf("%s is not a JSON value", ast.ValueName(v))
+		w.fail(fmt.Errorf("%s is not a JSON value", ast.ValueName(v)))
 	}
 }
 
-func appendList(b []byte, n int, each func(func(*ast.Term))) ([]byte, error) {
-	b = append(b, '[')
+// writeElement writes an element and a comma, which end takes off the last one.
+func (w *jsonText) writeElement(t *ast.Term) {
+	if w.err == nil {
+		w.write(t.Value)
+		w.b = append(w.b, ',')
+	}
+}
+
+func (w *jsonText) writeMember(name, value *ast.Term) {
+	text, ok := name.Value.(ast.String)
+	switch {
+	case w.err != nil:
+	case !ok:
+		w.fail(fmt.Errorf("object key %v is not a string", name))
+	default:
+		w.quote(string(text))
+		w.b = append(w.b, ':')
+		w.writeElement(value)
+	}
+}
+
+func (w *jsonText) end(bracket byte) {
+	if last := len(w.b) - 1; w.b[last] == ',' {
+		w.b[last] = bracket
+		return
+	}
+	w.b = append(w.b, bracket)
+}
+
+func (w *jsonText) quote(text string) {
 	var err error
-	i := 0
-	each(func(t *ast.Term) {
-		if err != nil {
-			return
-		}
-		if i++; i > 1 {
-			b = append(b, ',')
-		}
-		b, err = appendJSON(b, t.Value)
-	})
-	return append(b, ']'), err
+	if w.b, err = jsontext.AppendQuote(w.b, text); err != nil {
+		w.fail(err)
+	}
+}
+
+func (w *jsonText) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
 }

@@ -27,7 +27,7 @@ func named(op api.Op, exec string) api.Request {
 	case api.OpProcessSignal:
 		req.Deliver = &api.ProcessSignal{ProcessRef: ref, Signal: "HUP"}
 	case api.OpProcessModify:
-		req.Modify = &api.ProcessModify{ProcessRef: ref, TimeoutNS: int64(time.Second)}
+		req.Modify = &api.ProcessModify{ProcessRef: ref, TimeoutNS: int64(30 * time.Second)}
 	case api.OpProcessCancel:
 		req.Cancel = &api.ProcessCancel{ProcessRef: ref}
 	default:
@@ -415,6 +415,7 @@ func TestPause(t *testing.T) {
 		b := start(t)
 		defer b.stop()
 		x := b.launch(api.Exec{SessionID: b.session(), Argv: []string{"polite"}, TimeoutNS: int64(time.Minute)})
+		time.Sleep(time.Second) // until it has started
 		for range 2 {
 			b.control(api.OpProcessPause, x.ExecID)
 		}

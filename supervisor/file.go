@@ -196,6 +196,9 @@ func actFile(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 	})
 	c.watch.lap("run")
 	if err != nil {
+		if faultOf(err).Code == api.CodeFileWorker && ask.Op.Changes() {
+			s.mendFiles(ses, c)
+		}
 		return failed(err)
 	}
 	if content != nil {
@@ -210,6 +213,19 @@ func actFile(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 		return api.Payload{File: result}, api.Errorf(api.Code(out.Code), "%s", out.Message)
 	}
 	return api.Payload{File: result}, nil
+}
+
+// mendFiles has another worker end what the change of a lost one has left, before anybody is told: commands that come next see
+// all of it or nothing. If there can be none, the next tool that comes by does it.
+func (s *Supervisor) mendFiles(ses *session, c *call) {
+	ctx, cancel := context.WithTimeout(s.ctx, lookLimit)
+	defer cancel()
+	_, err := s.withFiles(ctx, ses, func(conn *files.Conn) (*file.Fault, error) {
+		return nil, conn.Mend(ctx, &c.req.File.Request, c.file.blobs)
+	})
+	if err != nil {
+		s.log.Warn("what a lost file worker left could not be ended", "session_id", ses.id, "error", err)
+	}
 }
 
 // fileCaps are the rules of the worker: the grant's, and what nobody changes inside.
@@ -262,7 +278,7 @@ func fileConfig(g *api.Grant) files.Config {
 	share := max(1<<20, g.Ceilings.MemoryBytes/8)
 	return files.Config{
 		Workdir: cmp.Or(g.Workdir, "/"), Caps: fileCaps(g),
-		WholeBytes: min(64<<20, share), ReadBytes: min(1<<30, 2*share), WriteBytes: min(1<<30, 2*share), PatchBytes: min(16<<20, share),
+		WholeBytes: min(64<<20, share/2), ReadBytes: min(1<<30, 2*share), WriteBytes: min(1<<30, 2*share), PatchBytes: min(16<<20, share), TextBytes: min(32<<20, share), HeapBytes: 4 * share,
 	}
 }
 

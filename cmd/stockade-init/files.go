@@ -41,9 +41,12 @@ func serveFiles() int {
 		return 1
 	}
 	return files.Serve(socket, func(c files.Config, store *files.Store) (files.Tools, error) {
+		if c.HeapBytes > 0 {
+			debug.SetMemoryLimit(c.HeapBytes)
+		}
 		return filetool.Open(filetool.Config{
 			Root: root, Workdir: c.Workdir, Caps: c.Caps, Store: store.Put, Load: store.Get,
-			Runtime: filetool.Runtime{WholeBytes: c.WholeBytes, ReadBytes: c.ReadBytes, WriteBytes: c.WriteBytes, PatchBytes: c.PatchBytes},
+			Runtime: filetool.Runtime{WholeBytes: c.WholeBytes, ReadBytes: c.ReadBytes, WriteBytes: c.WriteBytes, PatchBytes: c.PatchBytes, OutputBytes: c.TextBytes},
 		})
 	})
 }

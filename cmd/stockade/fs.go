@@ -119,23 +119,23 @@ func refusal(op api.Op, res *file.Result) string {
 	return b.String()
 }
 
-// putOut writes an output, wherever it is.
-func (c *cli) putOut(ctx context.Context, out *file.Output) (err error) {
+// outputTo writes an output, wherever it is.
+func (c *cli) outputTo(ctx context.Context, out *file.Output, to io.Writer) (err error) {
 	switch {
 	case out == nil:
 	case out.InlineText != nil:
-		_, err = io.WriteString(c.stdout, out.InlineText.Text)
+		_, err = io.WriteString(to, out.InlineText.Text)
 	case out.InlineBytes != nil:
-		_, err = c.stdout.Write(out.InlineBytes.Bytes)
+		_, err = to.Write(out.InlineBytes.Bytes)
 	case out.Blob != nil:
-		err = c.copyBlob(ctx, out.Blob.BlobRef, c.stdout)
+		err = c.copyBlob(ctx, out.Blob.BlobRef, to)
 	}
 	return err
 }
 
 // lines writes an output that is a list, and says what it leaves out.
 func (c *cli) lines(ctx context.Context, out *file.Output, truncated bool, count *int64) error {
-	if err := c.putOut(ctx, out); err != nil {
+	if err := c.outputTo(ctx, out, c.stdout); err != nil {
 		return err
 	}
 	if truncated && count != nil {
@@ -165,7 +165,7 @@ func (c *cli) fsRead() *cobra.Command {
 		}
 		r, err := tool("", api.OpFileRead, ask)
 		return c.told(r, err, func(res *file.Result) error {
-			if err := c.putOut(ctx, res.Read.Content); err != nil {
+			if err := c.outputTo(ctx, res.Read.Content, c.stdout); err != nil {
 				return err
 			}
 			if res.Read.Truncated && most == 0 && lines == "" {

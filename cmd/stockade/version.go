@@ -28,13 +28,18 @@ func (c *cli) printVersion() error {
 		Go      string `json:"go"`
 		OS      string `json:"os"`
 		Arch    string `json:"arch"`
-	}{version, runtime.Version(), runtime.GOOS, runtime.GOARCH}
-	if info, ok := debug.ReadBuildInfo(); ok && out.Version == "" {
-		out.Version = info.Main.Version
-	}
+	}{built(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
 	if c.json {
 		return document(c.stdout, out)
 	}
 	_, err := fmt.Fprintf(c.stdout, "stockade %s %s %s/%s\n", out.Version, out.Go, out.OS, out.Arch)
 	return err
+}
+
+// built is the version that this is.
+func built() string {
+	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
+		return info.Main.Version
+	}
+	return version
 }

@@ -23,7 +23,7 @@ func main() {
 	bin := flag.String("bin", "build/bin", "directory of the commands")
 	out := flag.String("json", "", "file to write the figures to")
 	n := flag.Int("n", 200, "how often each is done")
-	only := flag.String("only", "", "one group of figures: calls, policy, neighbours or restart")
+	only := flag.String("only", "", "one group of figures: calls, files, policy, neighbours or restart")
 	flood := flag.String("connect", "", "socket to flood with connections: what a bad neighbour is played by")
 	flag.Parse()
 	if *flood != "" {
@@ -76,6 +76,7 @@ func run(bin, out, only string, n int) error {
 		take func() error
 	}{
 		{"calls", b.all},
+		{"files", b.files},
 		{"policy", func() error { return b.policy(bin) }},
 		{"neighbours", func() error { return b.neighbours(d) }},
 		{"restart", func() error { return b.restart(bin) }},

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -15,16 +16,18 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/client"
 )
 
-// floods are what a session, or a caller, may do to be a bad neighbour. A script runs in a session with the
-// default ceilings but for half a processor, again and again while the neighbour is measured.
+// floods are what a session, or a caller, may do to be a bad neighbour. A script runs, while the neighbour is
+// measured, in a session with the default ceilings but for half a processor; one has all of them.
 var floods = []struct {
 	name, script string
+	millis       int
 }{
-	{"processes", "f() { while :; do sh -c : & done; wait; }; f"},
-	{"memory", "while :; do head -c 2G /dev/zero | tail >/dev/null; done"},
-	{"disk", "while :; do dd if=/dev/zero of=/tmp/fill bs=1M 2>/dev/null; rm -f /tmp/fill; done"},
-	{"output", "while :; do cat /dev/zero | head -c 64M; done"},
-	{"connections", ""},
+	{"processes", "f() { while :; do sh -c : & done; wait; }; f", 500},
+	{"processor time", "for i in $(seq $(nproc)); do while :; do :; done & done; wait", 1000 * runtime.NumCPU()},
+	{"memory", "while :; do head -c 2G /dev/zero | tail >/dev/null; done", 500},
+	{"disk", "while :; do dd if=/dev/zero of=/tmp/fill bs=1M 2>/dev/null; rm -f /tmp/fill; done", 500},
+	{"output", "while :; do cat /dev/zero | head -c 64M; done", 500},
+	{"connections", "", 0},
 }
 
 // neighbours measures an execution in a quiet session, and the daemon's answer to a ping, beside each flood in turn.
@@ -55,7 +58,7 @@ func (b *bench) neighbours(d *testbox.Daemon) error {
 		return err
 	}
 	for _, flood := range floods {
-		stop, err := b.nuisance(flood.script)
+		stop, err := b.nuisance(flood.script, flood.millis)
 		if err != nil {
 			return fmt.Errorf("flood of %s: %w", flood.name, err)
 		}
@@ -102,7 +105,7 @@ func (b *bench) repeat(n int, do func() error) ([]time.Duration, error) {
 }
 
 // nuisance begins a flood, of connections where there is no script.
-func (b *bench) nuisance(script string) (stop func(), err error) {
+func (b *bench) nuisance(script string, millis int) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	if script == "" {
 		// Of another user: each has connections of his own.
@@ -119,7 +122,7 @@ func (b *bench) nuisance(script string) (stop func(), err error) {
 		return func() { cancel(); _ = cmd.Wait() }, nil
 	}
 	r, err := b.client.Open(b.ctx, api.SessionOpen{
-		Profile: "workspace", Target: api.Target{Local: &api.Local{}}, Limits: api.Limits{CPUMillis: 500, MemoryBytes: 256 << 20, PIDs: 64},
+		Profile: "workspace", Target: api.Target{Local: &api.Local{}}, Limits: api.Limits{CPUMillis: int64(millis), MemoryBytes: 256 << 20, PIDs: 64},
 	})
 	if err := settled(r, err); err != nil {
 		cancel()

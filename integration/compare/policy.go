@@ -18,8 +18,10 @@ type decider interface {
 	Decide(ctx context.Context, ref string, in rego.Input) rego.Decision
 }
 
-// policy measures decisions of the shipped library: in an engine, as the author's commands have it, and through a worker, as the
-// daemon has it. The difference is what the walls around an evaluation cost.
+// policy measures decisions of the shipped library three times. Evaluated: from the canonical bytes of a question to those of an
+// answer, which is what a worker does and what the bars are about. In an engine, as the author's commands have it: the question is encoded
+// and digested, another goroutine evaluates it under a deadline, and the answer is decoded and judged. And through a worker, as the daemon
+// has it: the same around a process of its own, so that the difference of these two is what the walls around an evaluation cost.
 func (b *bench) policy(bin string) error {
 	engine, err := rego.Load(policies.FS, rego.Options{})
 	if err != nil {
@@ -51,9 +53,17 @@ func (b *bench) policy(bin string) error {
 				return nil
 			}
 		}
+		canonical := engine.Decide(b.ctx, q.ref, q.in).Input
+		evaluate := func() error {
+			if a := engine.Evaluate(q.ref, canonical, q.in.NowNS); a.Code != "" {
+				return fmt.Errorf("%s: %s", a.Code, a.Message)
+			}
+			return nil
+		}
 		within := *b // as many as their size allows: they are short
 		within.n, within.figures = 10*b.n, nil
 		if err := within.compare([]contender{
+			{name: q.name + ", evaluated", do: evaluate},
 			{name: q.name + ", engine", do: decide(engine)},
 			{name: q.name + ", worker", baseline: q.name + ", engine", do: decide(pool)},
 		}); err != nil {

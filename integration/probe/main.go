@@ -79,13 +79,14 @@ var attempts = map[string]attempt{
 	"status":  status,
 
 	// Processes.
-	"signal0":   func(a []string) (string, error) { return "", unix.Kill(number(a[0]), 0) },
-	"kill":      func(a []string) (string, error) { return "", unix.Kill(number(a[0]), unix.SIGKILL) },
-	"ptrace":    ptrace,
-	"prlimit":   prlimit,
-	"vm-read":   vmRead,
-	"pidfd-get": pidfdGet,
-	"execute":   func(a []string) (string, error) { return "", execute(a[0]) },
+	"signal0":      func(a []string) (string, error) { return "", unix.Kill(number(a[0]), 0) },
+	"kill":         func(a []string) (string, error) { return "", unix.Kill(number(a[0]), unix.SIGKILL) },
+	"ptrace":       ptrace,
+	"prlimit":      prlimit,
+	"vm-read":      vmRead,
+	"pidfd-get":    pidfdGet,
+	"write-worker": writeWorker,
+	"execute":      func(a []string) (string, error) { return "", execute(a[0]) },
 
 	// Mounts and namespaces.
 	"mount-tmpfs":  mountTmpfs,

@@ -6,14 +6,17 @@ const (
 	cobra       = "github.com/spf13/cobra"
 	cpath       = "C"
 	fsnotify    = "github.com/fsnotify/fsnotify"
+	jsonSchema  = "github.com/google/jsonschema-go"
 	jsonexp     = "github.com/go-json-experiment/json"
 	libcgroups  = "github.com/opencontainers/cgroups"
 	libseccomp  = "github.com/seccomp/libseccomp-golang"
 	logrus      = "github.com/sirupsen/logrus"
+	mcpSDK      = "github.com/modelcontextprotocol/go-sdk"
 	mountinfo   = "github.com/moby/sys/mountinfo"
 	netlink     = "github.com/vishvananda/netlink"
 	nftables    = "github.com/google/nftables"
 	opa         = "github.com/open-policy-agent/opa"
+	pflag       = "github.com/spf13/pflag"
 	runc        = "github.com/opencontainers/runc"
 	runtimeSpec = "github.com/opencontainers/runtime-spec"
 	tlog        = "golang.org/x/mod"
@@ -89,16 +92,18 @@ var Table = []Row{
 	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "rego/bundle", "sandbox", "sandbox/file", "sandbox/files", "sandbox/launch", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
 		[]string{jsonexp, unix, tlog}},
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp}},
-	{"supervisor/server", []string{"supervisor/api", "sandbox"}, []string{jsonexp, unix}},
+	{"supervisor/tools", []string{"supervisor/api", "sandbox/file"}, []string{jsonexp}},
+	{"supervisor/mcp", []string{"supervisor/api", "supervisor/tools"}, []string{mcpSDK, jsonSchema}},
+	{"supervisor/server", []string{"supervisor/api", "supervisor/tools", "sandbox"}, []string{jsonexp, unix}},
 
 	// Test equipment.
 	{"internal/archtest", nil, nil},
 	{"internal/testbox", []string{"supervisor/api", "supervisor/client", "supervisor/ledger", "internal/journal", "internal/filetool", "sandbox/files"}, []string{netlink, unix, xnet}},
 	{"integration/probe", nil, []string{unix}},
-	{"integration/compare", []string{"supervisor/api", "supervisor/client", "internal/testbox", "policies", "rego", "rego/worker", "sandbox"}, nil},
+	{"integration/compare", []string{"sandbox/file", "supervisor/api", "supervisor/client", "internal/testbox", "policies", "rego", "rego/worker", "sandbox"}, nil},
 
 	// The five commands.
-	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "sandbox", "sandbox/file", "internal/journal"}, []string{cobra, units, tlog, unix, jsonexp}},
+	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/journal"}, []string{cobra, pflag, mcpSDK, units, tlog, unix, jsonexp}},
 	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
 		[]string{cobra, fsnotify, unix}},
 	{"cmd/stockade-init", []string{"sandbox/guest", "sandbox/files", "internal/filetool"}, []string{unix}},

@@ -52,6 +52,23 @@ func (t *Tools) Look(r *file.Request) (file.Sight, *file.Fault) {
 	return s, nil
 }
 
+// Mend ends what a change that was cut off in the middle has left, by the request that it was: the list of what a patch changes lies above
+// every one of its files. It is for who has learned that the worker before this one was lost.
+func (t *Tools) Mend(r *file.Request) {
+	if r.Validate() != nil || !r.Op.Changes() {
+		return
+	}
+	t.changes.Lock()
+	defer t.changes.Unlock()
+	names, _ := t.names(r)
+	for _, n := range names {
+		n.Missing = true
+		if p, fault := t.find(n.name, n.Options); fault == nil {
+			p.Close()
+		}
+	}
+}
+
 // names are the paths that a request names. A patch that cannot be read names the working directory: what it is about is not known.
 func (t *Tools) names(r *file.Request) (list []named, patched int64) {
 	see, change := tree.Options{}, tree.Options{Change: true}

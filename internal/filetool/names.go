@@ -65,6 +65,7 @@ func (t *Tools) list(ctx context.Context, r *file.Request, res *file.Result) *fi
 		return fault
 	}
 	defer unix.Close(fd)
+	t.recover(p.Path + "/.")
 	entries, err := tree.ReadDir(fd)
 	if err != nil {
 		return failed(file.CodeListFailed, "%v", err)

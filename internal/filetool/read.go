@@ -35,6 +35,7 @@ func (t *Tools) read(ctx context.Context, r *file.Request, res *file.Result) *fi
 	}
 	defer f.Close()
 	out.Path, out.SizeBytes, out.MtimeNS = file.Quote(p.Path), ptr(st.Size), st.Mtim.Nano()
+	out.Mode = st.Mode & 0o7777
 	text := ask.Encoding != "bytes"
 	if ask.StartLine > 0 || ask.MaxLines > 0 {
 		return t.readLines(ctx, f, ask, out, limit, text)

@@ -344,7 +344,7 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// R094, R095, R098–R106: every capability, on what is there and on what is not.
+// R094, R095, R098–R106, T113: every capability, on what is there and on what is not.
 func TestCapabilities(t *testing.T) {
 	n := func(v int64) *int64 { return &v }
 	patch := "*** Begin Patch\n*** Update File: f\n@@\n-aaaa\n+b\n*** Add File: g\n+x\n*** End Patch\n"
@@ -567,7 +567,7 @@ func TestWritesThroughLinks(t *testing.T) {
 	}
 }
 
-// T126–T128: no end, no size, no content.
+// T126, T127, T128: no end, no size, no content.
 func TestEndlessAndSparseFiles(t *testing.T) {
 	b := newBox(t, file.Caps{})
 	f, err := os.Create(b.at("sparse"))

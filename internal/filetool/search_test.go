@@ -141,7 +141,7 @@ func firstDifference(a, b string) string {
 	return fmt.Sprintf("%d and %d lines", len(x), len(y))
 }
 
-// The semantics, against the simplest program that has them.
+// T146: bombs too. The semantics, against the simplest program that has them.
 func TestGrepFindsWhatItShould(t *testing.T) {
 	b := newBox(t, file.Caps{})
 	b.file("a.go", "one\ntwo\nthree\nfour\nfive\n")

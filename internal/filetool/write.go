@@ -31,7 +31,7 @@ func (t *Tools) write(ctx context.Context, r *file.Request, res *file.Result) *f
 	if p.Exists && ask.Mode == "create_new" {
 		return &file.Fault{Status: file.Conflict, Code: file.CodeFileExists, Message: file.Quote(p.Path) + " exists"}
 	}
-	c := &stage.Change{Place: p, New: ask.Mode == "create_new" || ask.ExpectedSHA256 == "absent"}
+	c := &stage.Change{Place: p, New: ask.Mode == "create_new" || ask.ExpectedSHA256 == "absent", Exec: ask.Executable}
 	if p.Exists {
 		if fault := t.old(c, ask.ExpectedSHA256); fault != nil {
 			return fault
@@ -191,10 +191,15 @@ func (t *Tools) edit(ctx context.Context, r *file.Request, res *file.Result) *fi
 	if fault := t.accept(p, text, ask, found, out); fault != nil {
 		return fault
 	}
-	c := &stage.Change{Place: p, Old: f, Stat: st, Judged: true, Before: digest, Content: []byte(found.Replace(text, ask.NewString))}
-	if m := t.config.Caps.MaxWriteBytes; m != nil && int64(len(c.Content)) > *m {
-		return tooMuch(*m)
+	limit := t.config.Runtime.WriteBytes
+	if m := t.config.Caps.MaxWriteBytes; m != nil {
+		limit = min(limit, *m)
 	}
+	fresh, ok := found.Replace(text, ask.NewString, limit)
+	if !ok {
+		return tooMuch(limit)
+	}
+	c := &stage.Change{Place: p, Old: f, Stat: st, Judged: true, Before: digest, Content: []byte(fresh)}
 	if !ask.DryRun {
 		if fault := stage.Put(c, t.config.hook); fault != nil {
 			return asError(fault)

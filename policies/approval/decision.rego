@@ -18,14 +18,14 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Nothing speaks against it, and what it is about is there
 # labels: {concern: approval}
 decision := {"allow": true, "deny": [], "warn": []} if {
-	count(deny) == 0
+	deny == set()
 	present
 }
 
 # METADATA
 # title: Something speaks against it
 # labels: {concern: approval}
-decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
+decision := {"allow": false, "deny": deny, "warn": []} if deny != set()
 
 op := object.get(input, ["request", "op"], "")
 

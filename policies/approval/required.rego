@@ -20,7 +20,7 @@ obligations := {"require_approval": requirement |
 	count(reasons) > 0
 }
 
-listed if data.approval[_][_]
+listed if data.approval[_][_] # data alone say so: asked once
 
 # METADATA
 # title: What cannot be said is no obligation, and the supervisor denies it

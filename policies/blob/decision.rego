@@ -15,14 +15,14 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Every principal may store and fetch
 # labels: {concern: decision}
 decision := {"allow": true, "deny": [], "warn": []} if {
-	count(deny) == 0
+	deny == set()
 	op in {"blob.put", "blob.get"}
 }
 
 # METADATA
 # title: Something speaks against it
 # labels: {concern: decision}
-decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
+decision := {"allow": false, "deny": deny, "warn": []} if deny != set()
 
 op := object.get(input, ["request", "op"], "")
 

@@ -17,9 +17,9 @@ applied := ({cap | cap := principals.entry.cap} | {cap | cap := principals.tenan
 # METADATA
 # title: A profile with all that applies
 # description: Almost always nothing does; then it is the profile itself.
-narrowed(profile) := profile if count(applied) == 0
+narrowed(profile) := profile if applied == set()
 
-narrowed(profile) := met(profile, applied | {profile}) if count(applied) > 0
+narrowed(profile) := met(profile, applied | {profile}) if applied != set()
 
 # METADATA
 # title: The meet of a profile and its caps

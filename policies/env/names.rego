@@ -4,10 +4,8 @@
 package stockade.env
 
 # METADATA
-# title: Variables that no caller sets
-denied(name) if name in data.env.denied_names
-
-denied(name) if strings.any_prefix_match(name, data.env.denied_prefixes)
+# title: Variables that no caller sets, as names and patterns
+denied := {name | some name in data.env.denied_names} | {concat("", [prefix, "*"]) | some prefix in data.env.denied_prefixes}
 
 # METADATA
 # title: The name is one of a list, or begins like a pattern of it

@@ -16,16 +16,14 @@ deny contains {
 
 # METADATA
 # title: The length of one argument
-# description: max_arg_bytes counts bytes, count of a string characters, of which UTF-8 makes up to four bytes. So bytes are counted where they could be too many.
+# description: Bytes, and not characters, of which UTF-8 makes up to four bytes.
 # labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "arg_length_exceeded",
 	"subject": sprintf("argv:%d", [i]),
 	"message": sprintf("longer than the %d bytes that are granted", [input.session.grant.exec.max_arg_bytes]),
 } if {
-	count(concat("", input.request.exec.argv)) * 4 > input.session.grant.exec.max_arg_bytes # or none is
-	some i, arg in input.request.exec.argv
-	count(hex.encode(arg)) > input.session.grant.exec.max_arg_bytes * 2
+	some i in stockade.longer(input.request.exec.argv, input.session.grant.exec.max_arg_bytes)
 }
 
 # METADATA
@@ -70,34 +68,41 @@ deny contains {
 }
 
 # METADATA
+# title: Names that change how programs are loaded
+# labels: {concern: command, requirement: R087}
+deny contains {
+	"code": "env_var_not_allowed",
+	"subject": sprintf("env:%s", [name]),
+	"message": "the name is not among those that are granted",
+} if {
+	some name in stockade.named(input.request.exec.env_patch, names.denied)
+	not input.session.grant.env.set[name]
+}
+
+# METADATA
 # title: The names in a patch
 # labels: {concern: command, requirement: R087}
 deny contains {
 	"code": "env_var_not_allowed",
 	"subject": sprintf("env:%s", [name]),
-	"message": env_reason(name),
+	"message": "the name is not among those that are granted",
 } if {
-	some name, value in input.request.exec.env_patch
-	not env_granted(name, value)
-}
-
-env_granted(name, _) if {
-	not data.stockade.env.denied(name)
+	some name in (object.keys(input.request.exec.env_patch) - stockade.named(input.request.exec.env_patch, input.session.grant.env.allow))
 	not input.session.grant.env.set[name]
-	named(name)
 }
 
 # METADATA
-# title: The value is the one that policy set anyway
-env_granted(name, value) if input.session.grant.env.set[name] == value
-
-named(_) if not input.session.grant.env.allow
-
-named(name) if names.among(name, input.session.grant.env.allow)
-
-default env_reason(_) := "the name is not among those that are granted"
-
-env_reason(name) := sprintf("policy set it to %s when the session was opened", [input.session.grant.env.set[name]])
+# title: What policy set when the session was opened, but to the same value
+# labels: {concern: command, requirement: R087}
+deny contains {
+	"code": "env_var_not_allowed",
+	"subject": sprintf("env:%s", [name]),
+	"message": sprintf("policy set it to %s when the session was opened", [set_to]),
+} if {
+	some name, value in input.request.exec.env_patch
+	set_to := input.session.grant.env.set[name]
+	value != set_to
+}
 
 # METADATA
 # title: The output mode

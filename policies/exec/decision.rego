@@ -18,9 +18,9 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Nothing speaks against it, and there is a session whose grant bounds it
 # labels: {concern: decision}
 decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
-	deny == set()
+	against == set()
 	input.session.grant
-	count(input.request.exec.argv) > 0
+	input.request.exec.argv[0]
 }
 
 # METADATA
@@ -28,24 +28,31 @@ decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obli
 # description: A grant is not widened by it (R088); what can be lifted here are rules of your own whose codes are overridable.
 # labels: {concern: exceptions}
 decision := {"allow": true, "deny": [], "warn": {exceptions.told(name) | some name in needed}, "limits": {"timeout_ns": left}, "obligations": required.obligations} if {
-	deny != set()
+	against != set()
 	standing == set()
 	input.session.grant
-	count(input.request.exec.argv) > 0
+	input.request.exec.argv[0]
 }
 
 # METADATA
 # title: Something speaks against it
 # labels: {concern: decision}
-decision := {"allow": false, "deny": (standing | lapsed), "warn": []} if standing != set()
+decision := {"allow": false, "deny": (standing | lapsed), "warn": []} if {
+	against != set()
+	standing != set()
+}
+
+# METADATA
+# title: All that speaks against it
+against := deny
 
 # METADATA
 # title: The denials that no exception lifts
-standing := {denial | some denial in deny; not exceptions.lifted(denial)}
+standing := {denial | some denial in against; not exceptions.lifted(denial)}
 
 # METADATA
 # title: The exceptions that this command needs, and the time that is left of them
-needed := {name | some denial in deny; some name in exceptions.lifting(denial.code, denial.subject)}
+needed := {name | some denial in against; some name in exceptions.lifting(denial.code, denial.subject)}
 
 left := min({input.session.grant.exec.max_timeout_ns} | {time | some name in needed; time := data.exceptions.granted[name].until_ns - input.now_ns})
 
@@ -65,10 +72,8 @@ deny contains {
 	"subject": "operation",
 	"message": "this entry point decides host.exec and host.shell.open only",
 } if {
-	not of_this_package
+	not input.request.op in {"host.exec", "host.shell.open"}
 }
-
-of_this_package if input.request.op in {"host.exec", "host.shell.open"}
 
 # METADATA
 # title: The session is the caller's own
@@ -78,10 +83,8 @@ deny contains {
 	"subject": "session",
 	"message": "the session belongs to another principal",
 } if {
-	not own_session
+	not input.session.principal.uid == input.request.principal.uid
 }
-
-own_session if input.session.principal.uid == input.request.principal.uid
 
 # METADATA
 # title: The grant has not ended

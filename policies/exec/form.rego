@@ -15,6 +15,6 @@ deny contains {
 
 well_formed if {
 	form.bounded
-	is_object(input.session.grant.env)
+	input.session.grant.env
 	input.request.exec.argv[0] != ""
 }

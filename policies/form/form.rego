@@ -9,11 +9,11 @@ package stockade.form
 
 # METADATA
 # title: The session has a grant, and what bounds a command in it has the form of a bound
-# description: What is absent is no bound (C19).
+# description: What is absent is no bound (C19). What is there and formed is an object.
 bounded if {
 	stockade.formed(input)
-	is_object(input.session.grant.exec)
-	timed
+	input.session.grant.exec
+	not untimed
 }
 
 # METADATA

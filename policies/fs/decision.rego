@@ -17,7 +17,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Nothing speaks against it, there is a grant, and every path is within it
 # labels: {concern: decision}
 decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
-	count(deny) == 0
+	deny == set()
 	input.file.op in granted.ops
 	count(input.file.paths) > 0
 }
@@ -25,7 +25,7 @@ decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obli
 # METADATA
 # title: Something speaks against it
 # labels: {concern: decision}
-decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
+decision := {"allow": false, "deny": deny, "warn": []} if deny != set()
 
 # METADATA
 # title: What file tools may do in this session

@@ -18,18 +18,20 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # METADATA
 # title: Nothing speaks against it, or only what is lifted for now, and there is a grant
 # labels: {concern: decision}
-decision := {"allow": true, "deny": [], "grant": grant, "warn": warn, "obligations": required.obligations} if count(standing) == 0
+decision := {"allow": true, "deny": [], "grant": grant, "warn": warn, "obligations": required.obligations} if standing == set()
 
 # METADATA
 # title: Something speaks against it
 # labels: {concern: decision}
-decision := {"allow": false, "deny": (standing | lapsed), "warn": warn} if count(standing) > 0
+decision := {"allow": false, "deny": (standing | lapsed), "warn": warn} if standing != set()
 
 # METADATA
 # title: The denials that no exception lifts
-standing := {denial | some denial in deny; not exceptions.lifted(denial)}
+standing := {denial | some denial in against; not exceptions.lifted(denial)}
 
-op := object.get(input, ["request", "op"], "")
+# METADATA
+# title: All that speaks against it
+against := deny
 
 # METADATA
 # title: Only the operation that this package is about
@@ -39,7 +41,7 @@ deny contains {
 	"subject": "operation",
 	"message": "this entry point decides host.session.open only",
 } if {
-	op != "host.session.open"
+	not input.request.op == "host.session.open" # and not !=, which is undefined where there is no operation
 }
 
 # METADATA

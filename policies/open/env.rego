@@ -30,9 +30,7 @@ deny contains {
 	"subject": sprintf("env:%s", [name]),
 	"message": sprintf("profile %s takes %s", [profile_name, concat(", ", profile.env.allow)]),
 } if {
-	profile.env.allow
-	some name, _ in env
-	not data.stockade.env.among(name, profile.env.allow)
+	some name in (object.keys(env) - stockade.named(env, profile.env.allow))
 }
 
 # METADATA
@@ -43,8 +41,7 @@ deny contains {
 	"subject": sprintf("env:%s", [name]),
 	"message": "variables that change how programs are loaded are not granted",
 } if {
-	some name, _ in env
-	data.stockade.env.denied(name)
+	some name in stockade.named(env, data.stockade.env.denied)
 }
 
 # METADATA

@@ -7,7 +7,7 @@ import data.stockade.principals
 # title: The exceptions that this session needs
 # labels: {concern: exceptions}
 needed contains name if {
-	some denial in deny
+	some denial in against
 	some name in exceptions.lifting(denial.code, denial.subject)
 }
 

@@ -13,9 +13,8 @@ deny contains {
 
 well_formed if {
 	stockade.formed(input)
-	is_array(mounts)
+	is_array(mounts) # the form of a target is not known
 	is_array(egress)
-	is_array(degraded)
 	is_boolean(object.get(input.request.open, "allow_background_processes", false))
 	rooted
 }

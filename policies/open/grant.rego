@@ -30,8 +30,9 @@ grant := {
 # title: What the caller should know although it is granted
 # labels: {concern: grant}
 warn contains sprintf("limits.%s: the profile grants at most %d", [name, granted]) if {
-	some name, granted in ceilings
-	limits[name] > granted
+	some name, wanted in limits
+	granted := ceilings[name]
+	wanted > granted
 }
 
 # METADATA

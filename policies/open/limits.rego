@@ -12,9 +12,7 @@ limits := object.get(input.request.open, "limits", {})
 #   more (C17). Never more than the operator's ceiling.
 ceilings := object.union(usual_ceilings, asked_ceilings)
 
-usual_ceilings := {name: min({usual, object.get(input.ceiling, name, usual)}) |
-	some name, usual in profile.ceilings["default"]
-}
+usual_ceilings := stockade.capped(profile.ceilings["default"], input.ceiling)
 
 asked_ceilings := {name: min({most, object.get(input.ceiling, name, most)}) |
 	some name, asked in limits

@@ -10,25 +10,41 @@ mounts := object.get(local, "mounts", [])
 # METADATA
 # title: The mounts that are granted
 # description: Built from what is right about a mount; what is left over is refused below.
-granted_mounts := [object.union(mount, plain[mount.mode]) |
+granted_mounts := [object.union(mount, beside[mode]) |
 	some mount in mounts
-	sources[mount.mode][mount.host_path]
-	guests[mount.guest_path]
+	mode := mount.mode
+	from[mode][mount.host_path]
 ] if {
-	not laid_over
+	as_asked
+	from := asked_sources
+	beside := plain
 }
 
 granted_mounts := [object.union(mount, given(mount)) |
 	some mount in mounts
-	sources[mount.mode][mount.host_path]
-	guests[mount.guest_path]
+	from[mount.mode][mount.host_path]
+	places[mount.guest_path]
 ] if {
-	laid_over
+	not as_asked
+	from := asked_sources
+	places := guests
 }
 
 # METADATA
+# title: Each mount has a place of its own that is right, and none is laid over
+# description: Then no mount is looked at for that by itself.
+as_asked if {
+	count(guests) == count(mounts)
+	not laid_over
+}
+
+modes := {mode | mode := mounts[_].mode}
+
+asked_sources := {mode: sources[mode] | some mode in modes}
+
+# METADATA
 # title: A mount is to be an overlay, whose room depends on what was asked for it
-laid_over if overlays[mounts[_].mode]
+laid_over if modes & overlays != set()
 
 # METADATA
 # title: What is granted of a mount beside what was asked for
@@ -74,10 +90,12 @@ refused_mounts := mounts if count(granted_mounts) != count(mounts)
 # title: The host paths that may be mounted to be read
 sources["ro"] := {path |
 	some path, source in input.facts.sources
-	owners[source.owner_uid]
-	readable[source.resolved]
+	of[source.owner_uid]
+	may_read[source.resolved]
 } if {
 	"ro" in profile.mounts.modes
+	of := owners
+	may_read := readable
 }
 
 # METADATA
@@ -107,7 +125,9 @@ sources["overlay"] := own_directories if "overlay" in profile.mounts.modes
 own := {path |
 	some path, source in input.facts.sources
 	source.owner_uid == input.request.principal.uid
-	writable[source.resolved]
+	may_write[source.resolved]
+} if {
+	may_write := writable
 }
 
 readable := host.readable if not profile.mounts.host_roots
@@ -132,20 +152,19 @@ anybodys if input.request.principal.uid == 0
 # METADATA
 # title: The inside paths that may be mount points
 # description: Below one of the profile's prefixes, and neither at, below nor above the scratch.
-guests := {path |
-	path := mounts[_].guest_path
-	strings.any_prefix_match(concat("", [path, "/"]), profile.mounts.guest_prefixes)
-} - taken
+guests := stockade.below(guest_paths, profile.mounts.guest_prefixes) - taken
 
-taken := {mount.guest_path | some mount in mounts; overlaps(concat("", [mount.guest_path, "/"]))} if {
-	overlaps({concat("", [path, "/"]) | path := mounts[_].guest_path})
+guest_paths := {path | path := mounts[_].guest_path}
+
+taken := {path | some path in guest_paths; overlaps(paths.slashed(path))} if {
+	overlaps(stockade.slashed(guest_paths))
 } else := set()
 
 overlaps(guest) if strings.any_prefix_match(guest, scratch_paths)
 
 overlaps(guest) if strings.any_prefix_match(scratch_paths, guest)
 
-scratch_paths := {concat("", [path, "/"]) | path := profile.scratch[_].guest_path}
+scratch_paths := stockade.slashed([path | path := profile.scratch[_].guest_path])
 
 # METADATA
 # title: The number of mounts

@@ -19,7 +19,9 @@ readable := {path | some path in resolved; permitted(path); not sensitive(path)}
 
 resolved := {path | path := input.facts.sources[_].resolved}
 
-all := {concat("", [path, "/"]) | path := input.facts.sources[_].resolved}
+all := stockade.slashed(resolved)
+
+together := lower(concat("", all))
 
 # METADATA
 # title: Something may be wrong with one of the paths
@@ -38,21 +40,13 @@ suspicious if strings.any_prefix_match(all, data.host_paths.denied)
 
 suspicious if strings.any_prefix_match(data.host_paths.denied, all)
 
-suspicious if {
-	together := lower(concat("", all))
-	some name in data.host_paths.denied_names
-	contains(together, name)
-}
+suspicious if stockade.any_contains([together], data.host_paths.denied_names)
 
-suspicious if strings.any_suffix_match({lower(path) | some path in all}, data.host_paths.holders)
+suspicious if stockade.any_contains([together], data.host_paths.holders)
 
 suspicious if strings.any_prefix_match(data.host_paths.homes, all)
 
-suspicious if count(parents & {split(trim_right(dir, "/"), "/") | some dir in data.host_paths.homes}) > 0
-
-# METADATA
-# title: What the paths lie in, by components
-parents := {array.slice(parts, 0, count(parts) - 1) | some path in resolved; parts := split(trim_right(path, "/"), "/")}
+suspicious if stockade.parents(resolved) & stockade.slashed(data.host_paths.homes) != set()
 
 # METADATA
 # title: The path of the request led to one that may be read
@@ -142,11 +136,7 @@ near_programs if strings.any_prefix_match(all, data.host_paths.programs)
 
 near_programs if strings.any_prefix_match(data.host_paths.programs, all)
 
-near_programs if {
-	together := concat("", all)
-	some name in data.host_paths.started_names
-	contains(together, name)
-}
+near_programs if stockade.any_contains(all, data.host_paths.started_names)
 
 programs(path) if paths.inside(path, data.host_paths.programs)
 

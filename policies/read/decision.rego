@@ -18,14 +18,14 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Every principal may look at what is its own
 # labels: {concern: decision}
 decision := {"allow": true, "deny": [], "warn": []} if {
-	count(deny) == 0
+	deny == set()
 	served
 }
 
 # METADATA
 # title: Something speaks against it
 # labels: {concern: decision}
-decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
+decision := {"allow": false, "deny": deny, "warn": []} if deny != set()
 
 # METADATA
 # title: The operations that show a principal what is its own, or nobody's

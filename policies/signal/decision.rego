@@ -21,14 +21,14 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Nothing speaks against it, and what it is about is there
 # labels: {concern: decision}
 decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
-	count(deny) == 0
+	deny == set()
 	present
 }
 
 # METADATA
 # title: Something speaks against it
 # labels: {concern: decision}
-decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
+decision := {"allow": false, "deny": deny, "warn": []} if deny != set()
 
 op := object.get(input, ["request", "op"], "")
 
@@ -62,12 +62,12 @@ administration := {"admin.drain", "admin.policy.activate"}
 # METADATA
 # title: What the operation is about is there, with the grant that bounds it
 present if {
-	op in on_session
+	on_session[input.request.op]
 	input.session.grant
 }
 
 present if {
-	op in on_execution
+	on_execution[input.request.op]
 	input.session.grant
 	input.process
 }
@@ -105,11 +105,11 @@ deny contains {
 	not served
 }
 
-served if op in on_session
+served if on_session[input.request.op]
 
-served if op in on_execution
+served if on_execution[input.request.op]
 
-served if op in on_more
+served if on_more[input.request.op]
 
 # METADATA
 # title: What the operation is about is there
@@ -131,16 +131,14 @@ deny contains {
 	"message": "the session belongs to another principal",
 } if {
 	in_session
-	not own_session
+	not input.session.principal.uid == input.request.principal.uid
 }
 
-in_session if op in on_session
+in_session if on_session[input.request.op]
 
-in_session if op in on_execution
+in_session if on_execution[input.request.op]
 
 in_session if input.request.stop.session_id
-
-own_session if input.session.principal.uid == input.request.principal.uid
 
 # METADATA
 # title: What goes on by it ends with the grant
@@ -183,6 +181,6 @@ deny contains {
 	"subject": "principal",
 	"message": "only the administrators of the supervisor may do this",
 } if {
-	op in administration
+	administration[input.request.op]
 	not principals.administrator
 }

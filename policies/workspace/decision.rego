@@ -21,7 +21,7 @@ default decision := {"allow": false, "deny": [{"code": "policy.undefined", "subj
 # title: Nothing speaks against it, and there is a session whose grant bounds it
 # labels: {concern: decision}
 decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obligations} if {
-	count(deny) == 0
+	deny == set()
 	input.session.grant
 	input.request.workspace
 }
@@ -29,7 +29,7 @@ decision := {"allow": true, "deny": [], "warn": [], "obligations": required.obli
 # METADATA
 # title: Something speaks against it
 # labels: {concern: decision}
-decision := {"allow": false, "deny": deny, "warn": []} if count(deny) > 0
+decision := {"allow": false, "deny": deny, "warn": []} if deny != set()
 
 op := object.get(input, ["request", "op"], "")
 

@@ -36,13 +36,14 @@ Without DIR it checks the shipped library.`,
 				return err
 			}
 			var c checked
-			if bundle, err := rego.ReadBundle(fsys); err == nil {
+			bundle, err := rego.ReadBundle(fsys) // its tests too, which an engine has no use for
+			if err == nil {
 				c.Digest, c.Modules, c.Tests = bundle.Digest, len(bundle.Modules), len(bundle.Tests)
 				c.Findings = bundle.Lint()
-			}
-			engine, err := rego.Load(fsys, rego.Options{})
-			if err == nil {
-				engine.Close()
+				var engine *rego.Engine
+				if engine, err = rego.Load(fsys, rego.Options{}); err == nil {
+					engine.Close()
+				}
 			}
 			failed := err != nil || strict && len(c.Findings) > 0
 			for _, e := range split(err) {

@@ -50,6 +50,7 @@ type Write struct {
 	CreateParents  bool    `json:"create_parents,omitzero"`
 	Mode           string  `json:"mode,omitempty"`            // "overwrite" (default) or "create_new"
 	ExpectedSHA256 string  `json:"expected_sha256,omitempty"` // of what is replaced, 64 hex digits; "absent" expects no file
+	Executable     *bool   `json:"executable,omitzero"`       // set or take the executable bits; absent leaves them
 }
 
 // Content is what a file is to hold: a tagged variant.

@@ -193,6 +193,7 @@ type ReadResult struct {
 	LastLine   int64     `json:"last_line,omitzero"`
 	SHA256     string    `json:"sha256,omitempty"` // of the whole file, when the range is that
 	MtimeNS    int64     `json:"mtime_ns,omitzero"`
+	Mode       uint32    `json:"mode,omitzero"` // permission bits
 }
 
 // Change is what became of one file: its digests before and after are evidence, and the

@@ -125,6 +125,13 @@ func (c *Conn) Do(ctx context.Context, r *file.Request, blobs map[string]*os.Fil
 	return &d.Result, content, err
 }
 
+// Mend ends what is left of a request with which an earlier worker was lost: the whole of its change, or nothing.
+func (c *Conn) Mend(ctx context.Context, r *file.Request, blobs map[string]*os.File) error {
+	got, err := c.request(ctx, kindMend, kindMended, r, blobs)
+	packet.CloseAll(got.fds)
+	return err
+}
+
 func (c *Conn) request(ctx context.Context, kind, want byte, r *file.Request, blobs map[string]*os.File) (reply, error) {
 	a := ask{Request: *r}
 	var content []*os.File

@@ -133,6 +133,8 @@ func (s slow) Do(ctx context.Context, r *file.Request) *file.Result {
 	return file.Empty(r.Op)
 }
 
+func (slow) Mend(*file.Request) {}
+
 func (slow) Look(*file.Request) (file.Sight, *file.Fault) { return file.Sight{}, nil }
 
 func TestWhoGivesUpIsNotWaitedFor(t *testing.T) {

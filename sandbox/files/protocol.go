@@ -36,6 +36,9 @@ import (
 //	  ├──────────────────────────────────────────▶│
 //	  │◀─────────────────────────────── seen n {} ┤
 //	  │◀────────────────── done n {} [+ content] ─┤
+//	  │  mend n {request} + contents of blobs     │  with which an earlier worker was lost
+//	  ├──────────────────────────────────────────▶│
+//	  │◀─────────────────────────────── mended n ─┤
 //	  │  cancel n                                 │  n is answered all the same
 //	  ├──────────────────────────────────────────▶│
 //	  ╳  end of file                              │  the worker ends
@@ -46,11 +49,13 @@ const (
 	kindBegin  = 1 + iota // supervisor to worker
 	kindLook              //
 	kindDo                //
+	kindMend              //
 	kindCancel            //
 	kindReady             // worker to supervisor
 	kindFailed            //
 	kindSeen              //
 	kindDone              //
+	kindMended            //
 )
 
 // version is the first member of begin. A supervisor that is replaced starts workers of its own, but by the
@@ -65,6 +70,8 @@ type Config struct {
 	ReadBytes  int64     `json:"read_bytes,omitzero"`
 	WriteBytes int64     `json:"write_bytes,omitzero"`
 	PatchBytes int64     `json:"patch_bytes,omitzero"`
+	TextBytes  int64     `json:"text_bytes,omitzero"` // of a search or a listing
+	HeapBytes  int64     `json:"heap_bytes,omitzero"` // from which on the worker collects more often; no ceiling
 }
 
 type (

@@ -18,6 +18,7 @@ import (
 type Tools interface {
 	Do(context.Context, *file.Request) *file.Result
 	Look(*file.Request) (file.Sight, *file.Fault)
+	Mend(*file.Request)
 }
 
 // Store takes contents that do not fit into a result, and has those that come with a request.
@@ -179,7 +180,7 @@ func (s *server) message(kind byte, call uint64, body []byte, fds []int, open fu
 			return s.send(kindFailed, call, failure{err.Error()}, nil)
 		}
 		return s.send(kindReady, call, struct{}{}, nil)
-	case kindLook, kindDo:
+	case kindLook, kindDo, kindMend:
 		var a ask
 		err := decode(body, &a)
 		if err == nil && (s.tools == nil || len(a.Blobs) != len(fds)) {
@@ -234,6 +235,11 @@ func (s *server) serve(ctx context.Context, kind byte, call uint64, r *file.Requ
 		if s.send(kindSeen, call, seen{sight, fault}, nil) != nil {
 			_ = s.send(kindSeen, call, seen{Fault: &tooLong}, nil)
 		}
+		return
+	}
+	if kind == kindMend {
+		s.tools.Mend(r)
+		_ = s.send(kindMended, call, struct{}{}, nil)
 		return
 	}
 	res := s.tools.Do(ctx, r)

@@ -78,6 +78,7 @@ const (
 	CodeApprovalLimit      Code = "approval_limit_exceeded"
 	CodeInvalidCursor      Code = "invalid_cursor"
 	CodeGone               Code = "gone"
+	CodeUnknownTool        Code = "unknown_tool"
 	CodePolicyFixed        Code = "policy_fixed"
 	CodePolicyRefused      Code = "policy_refused"
 	CodePolicyUntrusted    Code = "policy_untrusted"
@@ -176,6 +177,7 @@ const (
 	CodeDegradedNotAllowed   Code = "degraded_not_allowed"
 	CodeNotNarrower          Code = "not_narrower"
 	CodeHermeticRoot         Code = "hermetic_root"
+	CodeEscalation           Code = "escalation_not_allowed"
 )
 
 // CodeInfo says what a code means.
@@ -256,6 +258,7 @@ var Codes = []CodeInfo{
 	{CodeApprovalLimit, 429, "As many operations of the user wait for leave as may, or he has asked for leave too often in a short time."},
 	{CodeInvalidCursor, 400, "The cursor is not one that was given out for this stream."},
 	{CodeGone, 410, "The position is not kept any more; the answer says what is."},
+	{CodeUnknownTool, 404, "The profile has no tool of this name."},
 
 	// Executions: it started, or should have.
 	{CodeSpawnFailed, 422, "The command could not be started inside; the message has the reason."},
@@ -403,6 +406,7 @@ var Codes = []CodeInfo{
 	{CodeDegradedNotAllowed, 403, "Policy does not let the session do without this layer."},
 	{CodeNotNarrower, 403, "What was asked for is more than the session has."},
 	{CodeHermeticRoot, 403, "A hermetic session needs a root that its receipt can vouch for: dir or paths."},
+	{CodeEscalation, 403, "A call asked to be carried out outside of the sandbox."},
 }
 
 // Status returns the HTTP status of an answer that failed with c: 500 for a code

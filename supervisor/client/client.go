@@ -95,6 +95,11 @@ func (c *Client) WithLost(fn func(error)) *Client {
 	return &d
 }
 
+// Do carries out an operation with effect by its name, and returns when it is settled.
+func (c *Client) Do(ctx context.Context, op api.Op, parameters any) (*api.Receipt, error) {
+	return receipt(c.named(ctx, op, parameters))
+}
+
 // CloseIdle closes the connections that no call uses. The client stays usable.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 

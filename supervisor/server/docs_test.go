@@ -147,6 +147,15 @@ func TestDocs(t *testing.T) {
 	} {
 		d.show("POST /v1/sessions/{session_id}/fs/"+x[0], of+"/fs/"+x[0], x[1])
 	}
+	d.show("GET /v1/tools", "/v1/tools?profile=anthropic", "")
+	d.show("GET /v1/tools", "/v1/tools?profile=none", "")
+	for _, call := range []string{
+		`"profile":"anthropic","call":{"type":"tool_use","id":"toolu_1","name":"str_replace_based_edit_tool","input":{"command":"view","path":"src/main.go"}}`,
+		`"profile":"openai","call":{"type":"function_call","call_id":"call_1","name":"read_file","arguments":"{\"path\":\"src/main.go\"}"}`,
+		`"profile":"gemini","call":{"functionCall":{"name":"write_file","args":{"file_path":"main.go","content":""}}}`,
+	} {
+		d.show("POST /v1/tools/call", "/v1/tools/call", `{"session_id":"`+session+`",`+call+`}`)
+	}
 	waits := func() (approval, review string) {
 		said := d.show("POST /v1/exec", "/v1/exec", `{"session_id":"`+session+`","argv":["publish"],"wait":false}`)
 		approval = regexp.MustCompile(`a-[a-z2-7]{26}`).FindString(said)

@@ -7,11 +7,13 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +33,7 @@ import (
 //	cat         copies stdin to stdout
 //	chatter N   prints N numbered lines to both streams, by turns
 //	reach       reaches a ceiling, and for what is not granted
+//	bash A…     is bash, in the directory in which file tools work
 type fake struct {
 	started atomic.Int64 // executions
 	opened  atomic.Int64
@@ -173,6 +176,8 @@ func (f *fake) run(e *fakeExec, argv []string, files [3]*os.File) {
 			{Layer: "network", Rule: "not granted", Object: "example.org:443", Errno: "ECONNREFUSED", Grant: "network:egress example.org:443", Count: 1, At: e.started},
 		}
 		r.Network = sandbox.Traffic{Connections: 1, Refused: 1, Questions: 2, Sent: 80, Received: 4000}
+	case "bash":
+		r.ExitCode = f.bash(e, argv, files)
 	default:
 		r.ExitCode = 127
 	}
@@ -189,6 +194,30 @@ func (f *fake) run(e *fakeExec, argv []string, files [3]*os.File) {
 	r.Ended = time.Now()
 	e.result = r
 	close(e.ended)
+}
+
+// bash runs what tests of tools have models ask for, and returns its exit code.
+func (f *fake) bash(e *fakeExec, argv []string, files [3]*os.File) int {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = f.files+"/tmp", []string{"PATH=" + os.Getenv("PATH"), "HOME=/"}
+	if files[0] != nil {
+		cmd.Stdin = files[0]
+	}
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = files[1], files[2], &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return 126
+	}
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-e.killed:
+			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		case <-over:
+		}
+	}()
+	cmd.Wait()
+	close(over)
+	return cmd.ProcessState.ExitCode()
 }
 
 func (f *fake) chatter(e *fakeExec, lines int, stdout, stderr io.Writer) {

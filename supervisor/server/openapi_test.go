@@ -298,6 +298,8 @@ func custom(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "object", Properties: props, Required: []string{name}, AdditionalProperties: jsonschema.FalseSchema}
 	}
 	switch t {
+	case reflect.TypeFor[jsontext.Value]():
+		return &jsonschema.Schema{Description: "Any JSON."}
 	case reflect.TypeFor[api.SignalName]():
 		return str("A signal: TERM. Also accepted: term, SIGTERM, 15.")
 	case reflect.TypeFor[api.EnvValue]():

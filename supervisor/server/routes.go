@@ -52,6 +52,9 @@ func routes() []route {
 		{"POST", "/v1/sessions/{session_id}/fs/mkdir", api.OpFileMkdir, control, "Make a directory.", nil, api.FileMkdir{}, api.Receipt{}},
 		{"POST", "/v1/sessions/{session_id}/fs/move", api.OpFileMove, control, "Rename a file, a directory or a link.", nil, api.FileMove{}, api.Receipt{}},
 		{"POST", "/v1/sessions/{session_id}/fs/remove", api.OpFileRemove, control, "Remove a file, a link or a directory.", nil, api.FileRemove{}, api.Receipt{}},
+		{"GET", "/v1/tools", public, getTools, "Get the tools of a profile as its models know them: openai, anthropic, gemini or codex.", []string{"profile"}, nil, api.ToolCatalogue{}},
+		{"POST", "/v1/tools/call", derived, callTool, "Carry out a call of a tool as a model made it, by the operations that it leads to, and answer in the provider's form.",
+			nil, api.ToolCall{}, api.ToolAnswer{}},
 		{"POST", "/v1/signal", api.OpSessionSignal, operate, "Deliver a signal to every live execution of a session.", nil, api.SessionSignal{}, api.Receipt{}},
 		{"POST", "/v1/close", api.OpSessionClose, operate, "End a session.", nil, api.SessionClose{}, api.Receipt{}},
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/tools"
 )
 
 // Options of a Server. The zero value is ready for use.
@@ -76,6 +77,7 @@ type Server struct {
 	options Options
 	under   *underway
 	named   map[api.Op]func(*call, *api.Request)
+	desk    tools.Desk
 	mux     *http.ServeMux
 	http    http.Server
 }

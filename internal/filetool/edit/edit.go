@@ -59,18 +59,18 @@ func folded(text, old string, space bool) (places []Match) {
 }
 
 // fold gives a text as the rules see it and, when asked for, where in the text each of its bytes begins, with one more for the end.
-func fold(s string, space, index bool) (string, []int) {
+func fold(s string, space, index bool) (string, []int32) {
 	var b strings.Builder
 	b.Grow(len(s))
-	var from []int
+	var from []int32 // a file that is edited has less than 2 GiB
 	if index {
-		from = make([]int, 0, len(s)+1)
+		from = make([]int32, 0, len(s)+1)
 	}
 	put := func(c string, at int) {
 		b.WriteString(c)
 		for range c {
 			if index {
-				from = append(from, at)
+				from = append(from, int32(at))
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func fold(s string, space, index bool) (string, []int) {
 		if c := s[i]; c < utf8.RuneSelf && c != '\r' && (!space || c > ' ') {
 			b.WriteByte(c)
 			if index {
-				from = append(from, i)
+				from = append(from, int32(i))
 			}
 			i++
 			continue
@@ -108,14 +108,14 @@ func fold(s string, space, index bool) (string, []int) {
 			for j := range n {
 				b.WriteByte(s[i+j])
 				if index {
-					from = append(from, i)
+					from = append(from, int32(i))
 				}
 			}
 		}
 		i += n
 	}
 	if index {
-		from = append(from, len(s))
+		from = append(from, int32(len(s)))
 	}
 	return b.String(), from
 }
@@ -141,36 +141,50 @@ func Fold(s string) string {
 	return out
 }
 
-// Replace puts fresh in the place of the matches. Line endings in it become those of the text around.
-func (m Matches) Replace(text, fresh string) string {
+// Replace puts fresh in the place of the matches. Line endings in it become those of the text around. It answers false, and makes
+// nothing, when that has more than so many bytes.
+func (m Matches) Replace(text, fresh string, most int64) (string, bool) {
 	if m.trimmed {
 		fresh = strings.TrimSpace(fresh)
 	}
+	lf, crlf := fresh, fresh
+	if strings.Contains(fresh, "\n") && !strings.Contains(fresh, "\r\n") {
+		crlf = strings.ReplaceAll(fresh, "\n", "\r\n")
+	}
+	otherwise := lf // the text's first line ending decides, where a match has none
+	if endsCRLF(text) {
+		otherwise = crlf
+	}
+	put := make([]string, len(m.Places))
+	size := int64(len(text))
+	for i, p := range m.Places {
+		put[i] = otherwise
+		if around := text[p.Start:p.End]; strings.Contains(around, "\n") {
+			if put[i] = lf; endsCRLF(around) {
+				put[i] = crlf
+			}
+		}
+		size += int64(len(put[i]) - (p.End - p.Start))
+	}
+	if size > most {
+		return "", false
+	}
 	var b strings.Builder
+	b.Grow(int(size))
 	at := 0
-	for _, p := range m.Places {
+	for i, p := range m.Places {
 		b.WriteString(text[at:p.Start])
-		b.WriteString(endings(text, p, fresh))
+		b.WriteString(put[i])
 		at = p.End
 	}
 	b.WriteString(text[at:])
-	return b.String()
+	return b.String(), true
 }
 
-// endings gives fresh the line endings of the text: CRLF where what it replaces has it, or, when that is within one line, the
-// text's first line ending is one.
-func endings(text string, p Match, fresh string) string {
-	if !strings.Contains(fresh, "\n") || strings.Contains(fresh, "\r\n") {
-		return fresh
-	}
-	around := text[p.Start:p.End]
-	if !strings.Contains(around, "\n") {
-		around = text
-	}
-	if i := strings.IndexByte(around, '\n'); i > 0 && around[i-1] == '\r' {
-		return strings.ReplaceAll(fresh, "\n", "\r\n")
-	}
-	return fresh
+// endsCRLF reports whether the first line that ends, ends so.
+func endsCRLF(text string) bool {
+	i := strings.IndexByte(text, '\n')
+	return i > 0 && text[i-1] == '\r'
 }
 
 // Line is the number of the line that an offset lies in, from 1.

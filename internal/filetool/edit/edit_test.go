@@ -34,7 +34,7 @@ func TestFindAndReplace(t *testing.T) {
 			}
 			end = p.End
 		}
-		out := m.Replace(text, "<>")
+		out, _ := m.Replace(text, "<>", 1<<20)
 		if !utf8.ValidString(out) || strings.Count(out, "<>") != len(m.Places) {
 			t.Fatalf("%q", out)
 		}
@@ -54,6 +54,17 @@ func FuzzFind(f *testing.F) {
 		if old == "" {
 			return
 		}
-		Find(text, old, false).Replace(text, old)
+		Find(text, old, false).Replace(text, old, 1<<20)
 	})
+}
+
+// What would be larger than allowed is not made; line endings count.
+func TestReplaceWithinBounds(t *testing.T) {
+	m := Find("a\r\na\r\n", "a\n", false)
+	if out, ok := m.Replace("a\r\na\r\n", "b\n", 6); !ok || out != "b\r\nb\r\n" {
+		t.Errorf("%q %v", out, ok)
+	}
+	if out, ok := m.Replace("a\r\na\r\n", "b\n", 5); ok {
+		t.Errorf("%q", out)
+	}
 }

@@ -1,0 +1,148 @@
+package integration
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// The client of the TypeScript SDK drives `stockade mcp`: a coding flow, a command that is polled and written to, progress, a
+// cancellation, and denials. What it claims to have seen the supervisor and the files say too.
+func TestMCP(t *testing.T) {
+	needRoot(t)
+	modules := typescript(t)
+	d := start(t)
+	tree := t.TempDir()
+	for name, content := range map[string]string{
+		"add.sh":           "# adds\necho $(($1 - $2))\n",
+		"test.sh":          "got=$(sh add.sh 2 2)\n[ \"$got\" = 4 ] && echo ok && exit\necho \"2 + 2 is $got, want 4\"\nexit 1\n",
+		".git/hooks/.keep": "",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(tree, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(tree, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "node", filepath.Join(modules, "client.mjs"), filepath.Join(bin, "stockade"), tree)
+	cmd.Env = append(os.Environ(), "STOCKADE_SOCKET="+d.Socket)
+	cmd.WaitDelay = 10 * time.Second
+	var failed bytes.Buffer
+	cmd.Stderr = &failed
+	out, err := cmd.Output()
+	seen := string(out)
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, seen, failed.Bytes())
+	}
+	for _, what := range []string{"tools", "flow ", "process", "progress", "cancel", "denied ", "sessions ", "closed"} {
+		if !strings.Contains(seen, "\n"+what) && !strings.HasPrefix(seen, what) {
+			t.Errorf("no %q in\n%s", what, seen)
+		}
+	}
+	for name, want := range map[string]string{"add.sh": "# adds\necho $(($1 + $2))\n", "docs/add.md": "# Add\nadd.sh adds.\n"} {
+		if got, err := os.ReadFile(filepath.Join(tree, name)); err != nil || string(got) != want {
+			t.Errorf("%s: %q %v", name, got, err)
+		}
+	}
+	ctx, c := t.Context(), d.Client()
+	for _, row := range []struct {
+		pattern string
+		outcome api.Outcome
+	}{{`flow (\S+)`, api.OutcomeOK}, {`denied \S+ (\S+)`, api.OutcomeDenied}} {
+		id := regexp.MustCompile(row.pattern).FindStringSubmatch(seen)[1]
+		if r, err := c.Receipt(ctx, id); err != nil || r.Outcome != row.outcome {
+			t.Errorf("%s: %+v %v", id, r, err)
+		}
+	}
+	ids := regexp.MustCompile(`sessions (\S+) (\S+)`).FindStringSubmatch(seen)
+	for _, id := range ids[1:] { // an end of stdin ends them; the client does not wait for that
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			s, err := c.Session(ctx, id)
+			if err != nil || s.State == "closed" && s.Reason == "closed" {
+				break
+			}
+			if time.Now().After(end) {
+				t.Errorf("%s is %s (%s)", id, s.State, s.Reason)
+				break
+			}
+		}
+	}
+}
+
+// typescript is a directory with the client and what it needs, which is installed by the lock file, once: in build, where the next
+// run finds it.
+func typescript(t *testing.T) string {
+	t.Helper()
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			skip(t, program+" is not installed: scripts/setup would do it")
+		}
+	}
+	lock, err := os.ReadFile("mcp/package-lock.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.Abs(fmt.Sprintf("../build/mcp-%x", sha256.Sum256(lock)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = dir[:len(dir)-48]
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"package.json", "package-lock.json", "client.mjs"} {
+		content, err := os.ReadFile(filepath.Join("mcp", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	installed := filepath.Join(dir, "installed")
+	if _, err := os.Stat(installed); err == nil {
+		return dir
+	}
+	npm := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+	npm.Dir = dir
+	if out, err := npm.CombinedOutput(); err != nil {
+		skip(t, fmt.Sprintf("the TypeScript SDK cannot be installed: %v\n%s", err, out))
+	}
+	if err := os.WriteFile(installed, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestToolsGuide runs the commands of docs/tools.md as they stand there.
+func TestToolsGuide(t *testing.T) {
+	text := guide(t, "../docs/tools.md", "Try it")
+	at := 0
+	for _, want := range []string{
+		"\nTOOL", "\nbash ", "\nstr_replace_based_edit_tool ", "\n7\n",
+		`"tool_use_id":"toolu_1","content":[{"type":"text","text":"The file config has been edited.`,
+		`{"functionResponse":{"name":"read_file","response":{"output":"retries = 5\n"}}}`,
+		`"type":"custom_tool_call_output","call_id":"call_1","output":"Success. Updated the following files:\nA /work/notes\n"`,
+		`"text":"/tmp 7\n[exit status 1]"`,
+		`"is_error":true`, "protected_path", "\n120\n",
+		`"op": "host.exec"`, `"outcome": "ok"`,
+		"unknown_tool",
+	} {
+		i := strings.Index(text[at:], want)
+		if i < 0 {
+			t.Errorf("the guide shows no %q after what came before it", want)
+			continue
+		}
+		at += i + len(want)
+	}
+}

@@ -1,0 +1,3 @@
+package stockade.approval
+
+decision := {"allow": true, "deny": [], "warn": []}

@@ -1,0 +1,3 @@
+package stockade.blob
+
+decision := {"allow": true, "deny": [], "warn": []}

@@ -1,0 +1,3 @@
+package stockade.fs
+
+decision := {"allow": true, "deny": [], "warn": []}

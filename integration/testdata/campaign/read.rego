@@ -1,0 +1,3 @@
+package stockade.read
+
+decision := {"allow": true, "deny": [], "warn": []}

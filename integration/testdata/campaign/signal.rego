@@ -1,0 +1,3 @@
+package stockade.signal
+
+decision := {"allow": true, "deny": [], "warn": []}

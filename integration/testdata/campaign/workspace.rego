@@ -1,0 +1,3 @@
+package stockade.workspace
+
+decision := {"allow": true, "deny": [], "warn": []}
