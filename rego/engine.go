@@ -105,6 +105,8 @@ var ops = map[api.Op]string{
 	api.OpShellInput:    Signal,
 	api.OpShellResize:   Signal,
 	api.OpShellClose:    Signal,
+	api.OpShellAttach:   Signal,
+	api.OpShellRun:      Signal,
 	api.OpDrain:         Signal,
 
 	api.OpPolicyActivate: Signal,

@@ -10,7 +10,7 @@ import (
 )
 
 func admitBlob(s *Supervisor, c *call) *refusal {
-	if c.content == nil {
+	if c.brought.content == nil {
 		return faulted(api.Errorf(api.CodeInvalidParams, "a blob needs content"))
 	}
 	return nil
@@ -19,7 +19,7 @@ func admitBlob(s *Supervisor, c *call) *refusal {
 // actBlob stores exactly the size that policy judged.
 func actBlob(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
 	ask := c.req.Blob
-	content := &exactly{r: c.content, rest: ask.SizeBytes}
+	content := &exactly{r: c.brought.content, rest: ask.SizeBytes}
 	ref, size, err := s.blobs.Put(content, ask.BlobRef)
 	c.watch.lap("store")
 	if err == nil {

@@ -25,7 +25,7 @@ type call struct {
 	at       time.Time // of its admission
 	judging  time.Time // at which policy is asked: once, or again when leave is given
 	watch    stopwatch
-	content  io.Reader // of a blob
+	brought  brought
 
 	session   *session
 	execution *execution
@@ -48,6 +48,12 @@ type call struct {
 	done    chan struct{} // closed when receipt or err is set
 	receipt *api.Receipt
 	err     error
+}
+
+// brought is what comes with an operation and is not part of its request.
+type brought struct {
+	content io.Reader // of a blob
+	hand    *hand     // of who attaches to a shell
 }
 
 func (c *call) sessionID() string {

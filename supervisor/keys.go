@@ -86,6 +86,9 @@ func (s *Supervisor) faultedShell(c *call, fault *api.Error) (api.Payload, *api.
 
 // keys are what an input or a resize does.
 func keysOf(r *api.Request) *api.ShellInput {
+	if r.Run != nil {
+		return &api.ShellInput{Data: &api.Stdin{InlineText: &api.InlineText{Text: r.Run.Command}}}
+	}
 	if r.Resize != nil {
 		return &api.ShellInput{Actions: []api.ShellAction{{Type: api.ActionResize, Cols: r.Resize.Cols, Rows: r.Resize.Rows}}}
 	}

@@ -31,6 +31,8 @@ var operations = map[api.Op]operation{
 	api.OpShellOpen:        {admitExec, planExecution, abandonExec, actExec, settledExec, failedExec},
 	api.OpShellInput:       {admitControl, planKeys, abandonInput, actKeys, nil, failedShell},
 	api.OpShellResize:      {admitControl, planKeys, abandonInput, actKeys, nil, failedShell},
+	api.OpShellAttach:      {admitControl, planAttach, nothing, actAttach, nil, failedShell},
+	api.OpShellRun:         {admitControl, planKeys, abandonInput, actRun, nil, failedShell},
 	api.OpShellClose:       {admitControl, noRefusal, nothing, actHangup, nil, failedShell},
 	api.OpSessionSignal:    {admitSession, planSignal, nothing, actSignal, nil, failedSignal},
 	api.OpSessionPause:     {admitSession, noRefusal, nothing, actSessionPause, nil, failedControl},

@@ -26,7 +26,7 @@ import (
 // Principal must be complete, the scope included. With a Key that was used before, nothing happens
 // again: the receipt is the one that there is, or is going to be.
 func (s *Supervisor) Do(ctx context.Context, req *api.Request, emit func(api.Event)) (*api.Receipt, error) {
-	c, err := s.begin(req, nil)
+	c, err := s.begin(req, brought{})
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (s *Supervisor) Do(ctx context.Context, req *api.Request, emit func(api.Eve
 // the answer is the receipt, or where the execution is by then. Of any other operation it is the receipt, or that it
 // waits for somebody's leave.
 func (s *Supervisor) Start(ctx context.Context, req *api.Request) (*api.Pending, *api.Receipt, error) {
-	c, err := s.begin(req, nil)
+	c, err := s.begin(req, brought{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Supervisor) Start(ctx context.Context, req *api.Request) (*api.Pending,
 // read any more when PutBlob returns; so it does not return when ctx ends, but when the
 // content does.
 func (s *Supervisor) PutBlob(ctx context.Context, req *api.Request, content io.Reader) (*api.Receipt, error) {
-	c, err := s.begin(req, content)
+	c, err := s.begin(req, brought{content: content})
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *Supervisor) PutBlob(ctx context.Context, req *api.Request, content io.R
 // begin is the pipeline up to the intent, and has the rest done. Nothing starts before its
 // intent is durable, and nothing is reported before its receipt is. With a key that is known it
 // returns the call that has it.
-func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
+func (s *Supervisor) begin(req *api.Request, with brought) (*call, error) {
 	c, err := s.newCall(req)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (s *Supervisor) begin(req *api.Request, content io.Reader) (*call, error) {
 		s.admission.leave()
 		return earlier, err
 	}
-	c.content = content
+	c.brought = with
 	s.policies.enter()
 	defer s.policies.entered()
 	why := s.permit(c)

@@ -196,7 +196,9 @@ func planExec(x *api.Exec, g *api.Grant, env map[string]string, d rego.Decision,
 	}
 	if x.Terminal != nil {
 		p.exec.Terminal = &sandbox.Terminal{Cols: x.Terminal.Cols, Rows: x.Terminal.Rows}
-		if !slices.ContainsFunc(p.exec.Env, func(e string) bool { return strings.HasPrefix(e, "TERM=") }) {
+		if name := x.Terminal.Term; name != "" {
+			p.exec.Env = withEnv(p.exec.Env, []string{"TERM=" + name})
+		} else if !slices.ContainsFunc(p.exec.Env, func(e string) bool { return strings.HasPrefix(e, "TERM=") }) {
 			p.exec.Env = append(p.exec.Env, "TERM="+defaultTerm)
 		}
 	}

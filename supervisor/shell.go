@@ -437,6 +437,9 @@ func readable(b []byte) string {
 // token is a place in the output of an execution, for its readers to keep.
 func token(exec string, offset int64) string { return exec + "~" + strconv.FormatInt(offset, 36) }
 
+// tailToken is the place of the last lines.
+func tailToken(exec string) string { return exec + "~tail" }
+
 func parseToken(text, exec string) (int64, *api.Error) {
 	name, at, ok := strings.Cut(text, "~")
 	offset, err := strconv.ParseInt(at, 36, 64)

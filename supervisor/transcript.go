@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -155,7 +156,7 @@ const promptWithin = 2 * time.Second
 // OpenShell is Do for a host.shell.open: the answer is the shell when its prompt is there, or after WaitMS; or the
 // receipt of one that was refused or has ended by then.
 func (s *Supervisor) OpenShell(ctx context.Context, req *api.Request) (*api.Shell, *api.Receipt, error) {
-	c, err := s.begin(req, nil)
+	c, err := s.begin(req, brought{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -297,7 +298,11 @@ func (s *Supervisor) readShell(ctx context.Context, req *api.Request, emit func(
 		return nil, errNoShell
 	}
 	var at int64
-	if req.Read.After != "" {
+	if req.Read.After == tailToken(p.ExecID) {
+		if at, err = s.tail(ctx, req, p.ExecID); err != nil {
+			return nil, err
+		}
+	} else if req.Read.After != "" {
 		var bad *api.Error
 		if at, bad = parseToken(req.Read.After, p.ExecID); bad != nil {
 			return nil, bad
@@ -310,6 +315,29 @@ func (s *Supervisor) readShell(ctx context.Context, req *api.Request, emit func(
 			return nil, err
 		}
 	}
+}
+
+// tailBytes is what somebody gets to see who comes to a shell that goes on.
+const tailBytes = 32 << 10
+
+// tail is where the last lines of a shell's output begin.
+func (s *Supervisor) tail(ctx context.Context, req *api.Request, exec string) (int64, error) {
+	x := s.registry.execution(req.Principal, api.ProcessRef{ExecID: exec})
+	if x == nil || x.shell == nil || !x.follow() {
+		return 0, nil // it has ended: all that there is
+	}
+	defer x.leave()
+	t := logTape(x.log, x.shell.nonce, false)
+	at := t.end - tailBytes
+	if at <= t.first {
+		return t.first, nil
+	}
+	b := make([]byte, tailBytes)
+	n, err := t.ReadAt(b, at)
+	if err != nil && err != io.EOF {
+		return t.first, nil // it was overwritten meanwhile
+	}
+	return at + int64(bytes.IndexByte(b[:n], '\n')+1), nil
 }
 
 // shellPage gives what follows an offset, and moves it.

@@ -3,6 +3,8 @@ package archtest
 // Modules that a row may name.
 const (
 	cgroups     = "github.com/containerd/cgroups/v3"
+	cterm       = "golang.org/x/term"
+	websocket   = "github.com/coder/websocket"
 	cobra       = "github.com/spf13/cobra"
 	cpath       = "C"
 	fsnotify    = "github.com/fsnotify/fsnotify"
@@ -53,6 +55,8 @@ var Table = []Row{
 	{"internal/spool", []string{"internal/durable", "internal/blob", "internal/failpoint"}, []string{unix}},
 	{"internal/journal", []string{"internal/durable", "internal/failpoint"}, []string{unix, tlog, jsonexp}},
 
+	{"internal/prompt", nil, nil},
+
 	// The file tools, which will be linked into PID 1 of every session: nothing of others.
 	{"internal/filetool/tree", []string{"sandbox/file"}, []string{unix}},
 	{"internal/filetool/stage", []string{"internal/filetool/tree", "sandbox/file"}, []string{unix}},
@@ -75,6 +79,7 @@ var Table = []Row{
 
 	// The sandbox, inside and out. The guest is linked into PID 1 of every session.
 	{"sandbox/guest", []string{"internal/packet"}, []string{unix}},
+	{"sandbox/pty", nil, []string{unix}},
 	{"sandbox/launch", []string{"sandbox", "internal/packet", "internal/failpoint"}, []string{unix, jsonexp}},
 	{"sandbox/seccomp", nil, []string{libseccomp, unix}},
 	{"sandbox/notify", nil, []string{unix}},
@@ -89,12 +94,12 @@ var Table = []Row{
 
 	// The supervisor and its two sides.
 	{"supervisor/ledger", []string{"supervisor/api", "rego", "sandbox"}, []string{jsonexp}},
-	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "rego/bundle", "sandbox", "sandbox/file", "sandbox/files", "sandbox/launch", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
+	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "rego/bundle", "sandbox", "sandbox/file", "sandbox/files", "sandbox/launch", "sandbox/pty", "internal/prompt", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
 		[]string{jsonexp, unix, tlog}},
-	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp}},
+	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp, websocket}},
 	{"supervisor/tools", []string{"supervisor/api", "sandbox/file"}, []string{jsonexp}},
 	{"supervisor/mcp", []string{"supervisor/api", "supervisor/tools"}, []string{mcpSDK, jsonSchema}},
-	{"supervisor/server", []string{"supervisor/api", "supervisor/tools", "sandbox"}, []string{jsonexp, unix}},
+	{"supervisor/server", []string{"supervisor/api", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket}},
 
 	// Test equipment.
 	{"internal/archtest", nil, nil},
@@ -103,7 +108,7 @@ var Table = []Row{
 	{"integration/compare", []string{"sandbox/file", "supervisor/api", "supervisor/client", "internal/testbox", "policies", "rego", "rego/worker", "sandbox"}, nil},
 
 	// The five commands.
-	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/journal"}, []string{cobra, pflag, mcpSDK, units, tlog, unix, jsonexp}},
+	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/journal"}, []string{cobra, cterm, pflag, mcpSDK, units, tlog, unix, jsonexp}},
 	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
 		[]string{cobra, fsnotify, unix}},
 	{"cmd/stockade-init", []string{"sandbox/guest", "sandbox/files", "internal/filetool"}, []string{unix}},

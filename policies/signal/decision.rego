@@ -49,6 +49,8 @@ on_execution := {
 	"host.shell.input",
 	"host.shell.resize",
 	"host.shell.close",
+	"host.shell.attach",
+	"host.shell.run",
 }
 
 # METADATA
@@ -150,7 +152,7 @@ deny contains {
 	"message": "the grant of the session has ended",
 } if {
 	input.session.grant.expires_at_ns <= input.now_ns
-	op in {"host.process.input", "host.process.modify", "host.process.resume", "host.session.resume", "host.shell.input", "host.shell.resize"}
+	op in {"host.process.input", "host.process.modify", "host.process.resume", "host.session.resume", "host.shell.input", "host.shell.resize", "host.shell.attach", "host.shell.run"}
 }
 
 # METADATA

@@ -20,6 +20,8 @@ var bodies = map[Op]func(*Request, []byte) (Scope, *Error){
 	OpShellOpen:     parametersOf(func(r *Request, p *Exec) Scope { p.asShell(); r.Exec = p; return p.Scope }),
 	OpShellInput:    parametersOf(func(r *Request, p *ShellInput) Scope { r.Keys = p; return p.Scope }),
 	OpShellResize:   parametersOf(func(r *Request, p *ShellResize) Scope { r.Resize = p; return p.Scope }),
+	OpShellAttach:   parametersOf(func(r *Request, p *ShellAttach) Scope { r.Attach = p; return p.Scope }),
+	OpShellRun:      parametersOf(func(r *Request, p *ShellRun) Scope { r.Run = p; return p.Scope }),
 	OpShellClose:    parametersOf(func(r *Request, p *ShellClose) Scope { r.Hangup = p; return p.Scope }),
 	OpSessionSignal: parametersOf(func(r *Request, p *SessionSignal) Scope { r.Signal = p; return p.Scope }),
 	OpSessionClose:  parametersOf(func(r *Request, p *SessionClose) Scope { r.Close = p; return p.Scope }),
@@ -118,6 +120,10 @@ func (r *Request) Ref() *ProcessRef {
 		return &r.Resize.ProcessRef
 	case r.Hangup != nil:
 		return &r.Hangup.ProcessRef
+	case r.Attach != nil:
+		return &r.Attach.ProcessRef
+	case r.Run != nil:
+		return &r.Run.ProcessRef
 	}
 	return nil
 }

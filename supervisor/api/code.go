@@ -67,6 +67,7 @@ const (
 	CodeNoShell            Code = "no_shell"
 	CodeShellClosed        Code = "shell_closed"
 	CodeWriterHeld         Code = "writer_held"
+	CodeShellBusy          Code = "shell_busy"
 	CodeInvalidToken       Code = "invalid_token"
 	CodeTerminalFailed     Code = "terminal_failed"
 	CodeKeyConflict        Code = "idempotency_conflict"
@@ -242,6 +243,7 @@ var Codes = []CodeInfo{
 	{CodeStdinFull, 429, "The command does not read; a part of the input was written, and the payload says how much."},
 	{CodeNoShell, 409, "The execution is not a shell: it has no terminal."},
 	{CodeWriterHeld, 409, "Somebody is attached to the shell and types; takeover makes him an observer."},
+	{CodeShellBusy, 409, "The shell was not at its prompt in time, or does not say when it is."},
 	{CodeInvalidToken, 400, "The token is not one that was given out for this shell."},
 	{CodeKeyConflict, 409, "The idempotency key was used for another request."},
 	{CodeKeyInFlight, 409, "The request with this idempotency key is in flight; its receipt can be waited for."},

@@ -25,6 +25,7 @@ const (
 	maxName    = 128         // bytes of a label's name, of a member of scope
 	maxPage    = 1000        // elements of a list that is read
 	maxComment = 1024        // bytes of what is said about a decision
+	maxCommand = 64 << 10    // bytes of one command of a shell
 	maxActions = 64          // of one input of a shell
 	maxEgress  = 256         // destinations of one network: policy compares each with each of its own
 )
@@ -33,6 +34,7 @@ var (
 	idPattern       = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 	profilePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 	labelPattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$`)
+	termPattern     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+._-]{0,63}$`)
 	envPattern      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,255}$`)
 	blobPattern     = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 	hostnamePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
@@ -189,6 +191,18 @@ func keysFault(in *ShellInput) string {
 		return "there is neither data nor an action"
 	}
 	return inputFault(&ProcessInput{Data: in.Data})
+}
+
+func commandFault(command string) string {
+	switch {
+	case strings.TrimSpace(command) == "":
+		return "command is empty"
+	case strings.ContainsRune(command, 0):
+		return "command contains a NUL byte"
+	case len(command) > maxCommand:
+		return fmt.Sprintf("command is longer than %d bytes", maxCommand)
+	}
+	return ""
 }
 
 func actionsFault(actions []ShellAction) string {

@@ -55,6 +55,8 @@ const (
 	OpShellInput  Op = "host.shell.input"
 	OpShellResize Op = "host.shell.resize"
 	OpShellClose  Op = "host.shell.close"
+	OpShellAttach Op = "host.shell.attach"
+	OpShellRun    Op = "host.shell.run"
 
 	OpApprovalList Op = "host.approval.list"
 	OpApprovalGet  Op = "host.approval.get"

@@ -29,6 +29,8 @@ type Request struct {
 	Keys    *ShellInput    `json:"shell_input,omitzero"`
 	Resize  *ShellResize   `json:"shell_resize,omitzero"`
 	Hangup  *ShellClose    `json:"shell_close,omitzero"`
+	Attach  *ShellAttach   `json:"shell_attach,omitzero"`
+	Run     *ShellRun      `json:"shell_run,omitzero"`
 	Drain   *Drain         `json:"drain,omitzero"`
 	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
 	Narrow  *SessionNarrow `json:"narrow,omitzero"`

@@ -4,6 +4,9 @@ package api
 type Terminal struct {
 	Cols int `json:"cols,omitzero"` // 0 means 80
 	Rows int `json:"rows,omitzero"` // 0 means 24
+
+	// What kind it is, for TERM: a name of terminfo's. "" leaves that to the environment, and otherwise it is xterm-256color.
+	Term string `json:"term,omitempty"`
 }
 
 // The terminal that nobody has said anything of, and the shell.
@@ -81,6 +84,25 @@ type ShellClose struct {
 	Mode    string `json:"mode,omitempty"`            // "graceful" (default) or "force"
 	GraceNS *int64 `json:"grace_timeout_ns,omitzero"` // absent means the default
 	Scope   Scope  `json:"scope,omitzero"`
+}
+
+// ShellAttach sits down at a shell and types (host.shell.attach): one at a time. What is typed is in no record of its own; the
+// receipt says how much it was, with its digest.
+type ShellAttach struct {
+	ProcessRef
+	Takeover bool  `json:"takeover,omitzero"` // where somebody is attached who types: he is made an observer
+	Cols     int   `json:"cols,omitzero"`     // the size of the terminal from here on; 0 leaves it
+	Rows     int   `json:"rows,omitzero"`
+	Scope    Scope `json:"scope,omitzero"`
+}
+
+// ShellRun has a shell that waits at its prompt run one command, and waits for its end (host.shell.run).
+type ShellRun struct {
+	ProcessRef
+	InputID   string `json:"input_id,omitempty"`  // the same again is run once: the answer says duplicate
+	Command   string `json:"command"`             // of any number of lines
+	TimeoutNS int64  `json:"timeout_ns,omitzero"` // after which it is interrupted, as by CTRL_C; 0 means 10 minutes
+	Scope     Scope  `json:"scope,omitzero"`
 }
 
 // ShellState is where a shell is (S1).
@@ -166,6 +188,13 @@ type ShellOutput struct {
 	Receipt   *Receipt     `json:"receipt,omitzero"`
 }
 
+// ShellMessage is a text message to who is attached to a shell: exactly one of its members is there.
+type ShellMessage struct {
+	Output *ShellOutput `json:"output,omitzero"` // of the bytes of the binary message before it
+	News   string       `json:"news,omitempty"`  // "observer": from here on somebody else types
+	Denied *Receipt     `json:"denied,omitzero"` // policy does not let the output be read
+}
+
 // ShellChunk is output of a shell, up to where something is to be said of it. The bytes are as they came, without
 // the marks.
 type ShellChunk struct {
@@ -192,7 +221,11 @@ type ShellResult struct {
 	Actions   int        `json:"actions,omitzero"`     // that were done
 	Cols      int        `json:"cols,omitzero"`
 	Rows      int        `json:"rows,omitzero"`
-	Token     string     `json:"token,omitempty"`   // of the output that follows
+	Token     string     `json:"token,omitempty"` // of the output that follows
+	Typed     string     `json:"typed,omitempty"` // of an attachment: sha256:<hex> of all that was typed
+	Stdout    *Output    `json:"stdout,omitzero"` // of a run: what the command wrote
+	ExitCode  *int       `json:"exit_code,omitzero"`
+	TimedOut  bool       `json:"timed_out,omitzero"`
 	Summary   string     `json:"summary,omitempty"` // of a close
 	ErrorCode Code       `json:"error_code,omitzero"`
 }

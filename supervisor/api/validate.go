@@ -49,6 +49,7 @@ var checks = map[Op][]check{
 			}
 			return sizeFault(r.Exec.Terminal.Cols, r.Exec.Terminal.Rows)
 		}},
+		{CodeInvalidParams, func(r *Request) string { return mismatch("terminal.term", r.Exec.Terminal.Term, termPattern) }},
 		{CodeInvalidParams, func(r *Request) string {
 			return needless("stdin, stdin_ref and outputs", r.Exec.Stdin != nil || r.Exec.StdinRef != "" || len(r.Exec.Outputs) > 0)
 		}},
@@ -59,6 +60,16 @@ var checks = map[Op][]check{
 		check{CodeInvalidParams, func(r *Request) string { return actionsFault(r.Keys.Actions) }},
 		check{CodeInvalidParams, func(r *Request) string { return optional("input_id", r.Keys.InputID, keyFault) }}),
 	OpShellResize: control(check{CodeInvalidParams, func(r *Request) string { return sizeFault(r.Resize.Cols, r.Resize.Rows) }}),
+	OpShellAttach: control(check{CodeInvalidParams, func(r *Request) string {
+		if r.Attach.Cols == 0 && r.Attach.Rows == 0 {
+			return ""
+		}
+		return sizeFault(r.Attach.Cols, r.Attach.Rows)
+	}}),
+	OpShellRun: control(
+		check{CodeInvalidParams, func(r *Request) string { return commandFault(r.Run.Command) }},
+		check{CodeInvalidParams, func(r *Request) string { return negative("timeout_ns", r.Run.TimeoutNS) }},
+		check{CodeInvalidParams, func(r *Request) string { return optional("input_id", r.Run.InputID, keyFault) }}),
 	OpShellClose: control(
 		check{CodeInvalidMode, func(r *Request) string { return unlisted("mode", r.Hangup.Mode, "", "graceful", "force") }},
 		check{CodeInvalidParams, func(r *Request) string { return graceFault(r.Hangup.GraceNS) }}),
@@ -340,6 +351,8 @@ func (r *Request) parametersMatch() bool {
 		OpShellInput:    r.Keys != nil,
 		OpShellResize:   r.Resize != nil,
 		OpShellClose:    r.Hangup != nil,
+		OpShellAttach:   r.Attach != nil,
+		OpShellRun:      r.Run != nil,
 	}
 	for _, group := range []struct {
 		set bool

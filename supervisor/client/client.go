@@ -32,6 +32,7 @@ import (
 // Client is a connection pool to one supervisor.
 type Client struct {
 	http  *http.Client
+	dial  func(ctx context.Context) (net.Conn, error) // of what is no request and its answer
 	scope api.Scope
 	key   string
 	lost  func(error)
@@ -47,7 +48,7 @@ func New(socket string) *Client {
 		DialContext:         dial,
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 64,
-	}}, pause: pauses}
+	}}, dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx, "", "") }, pause: pauses}
 }
 
 // dial connects. Where others connect faster than the supervisor accepts, the queue of the socket is full for a

@@ -100,6 +100,25 @@ func TestDocs(t *testing.T) {
 	d.show("POST /v1/executions/{exec_id}/cancel", of+running+"/cancel", ``)
 	d.show("POST /v1/executions/{exec_id}/cancel", of+running+"/cancel", `{"pid":1}`)
 	d.show("DELETE /v1/executions/{exec_id}", of+running, "")
+	d.show("POST /v1/shells", "/v1/shells", `{"session_id":"`+session+`","argv":["/nonesuch"],"terminal":{"cols":80000,"rows":24}}`)
+	typing := regexp.MustCompile(`x-[a-z0-9]{26}`).FindString(d.show("POST /v1/shells", "/v1/shells", `{"session_id":"`+session+`","terminal":{"cols":100,"rows":30}}`))
+	of = "/v1/shells/" + typing
+	d.show("POST /v1/shells/{exec_id}/input", of+"/input", `{"data":{"inline_text":{"text":"make test\n"}}}`)
+	b.untilIdle(t, typing)
+	d.show("POST /v1/shells/{exec_id}/input", of+"/input", `{"actions":[{"type":"CTRL_Z"}]}`)
+	d.show("POST /v1/shells/{exec_id}/run", of+"/run", `{"command":"git status"}`)
+	d.show("POST /v1/shells/{exec_id}/run", of+"/run", `{"command":""}`)
+	d.show("GET /v1/shells/{exec_id}", of, "")
+	d.show("GET /v1/shells/{exec_id}", "/v1/shells/x-unknown", "")
+	d.show("GET /v1/shells/{exec_id}/output", of+"/output?wait_ms=1000&max_bytes=4096", "")
+	d.show("GET /v1/shells/{exec_id}/output", of+"/output?after=x", "")
+	d.show("POST /v1/shells/{exec_id}/resize", of+"/resize", `{"cols":132,"rows":50}`)
+	d.show("POST /v1/shells/{exec_id}/resize", of+"/resize", `{"cols":0,"rows":50}`)
+	d.show("GET /v1/shells/{exec_id}/attach", of+"/attach?observe=perhaps", "")
+	d.show("GET /v1/shells/{exec_id}/attach", "/v1/shells/x-unknown/attach", "")
+	d.show("POST /v1/shells/{exec_id}/close", of+"/close", `{"mode":"force"}`)
+	d.show("POST /v1/shells/{exec_id}/close", of+"/close", `{"mode":"softly"}`)
+	of = "/v1/executions/"
 	d.show("POST /v1/executions/stop", "/v1/executions/stop", `{"session_id":"`+session+`"}`)
 	d.show("POST /v1/executions/stop", "/v1/executions/stop", ``)
 	d.show("POST /v1/sessions/{session_id}/pause", "/v1/sessions/"+session+"/pause", ``)
@@ -273,6 +292,16 @@ func (b *box) untilAny(t testing.TB, state api.State) {
 	t.Errorf("nothing comes to be %s", state)
 }
 
+func (b *box) untilIdle(t testing.TB, shell string) {
+	for range 500 {
+		if s, err := b.Shell(t.Context(), shell); err == nil && s.Status == api.ShellIdle && s.Queue.Requests == 0 && len(s.Commands) > 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("the shell does not come to its prompt")
+}
+
 // docs writes the document.
 type docs struct {
 	t       *testing.T
@@ -360,6 +389,7 @@ func (r *replacer) stable(s string) string {
 		{`"records":\d+,"digest":"sha256:[0-9a-f]{64}","size_bytes":\d+`, `"records":42,"digest":"sha256:…","size_bytes":4242`},
 		{`"journal_key":"[^"]*"`, `"journal_key":"stockade-…"`},
 		{` in [0-9.]+m?s; ended`, ` in 1ms; ended`},
+		{` after [0-9.]+m?s, `, ` after 1ms, `},
 	} {
 		s = regexp.MustCompile(rule.pattern).ReplaceAllString(s, rule.with)
 	}

@@ -159,6 +159,7 @@ func named() map[api.Op]func(*call, *api.Request) {
 		api.OpShellInput:    (*call).carryOut,
 		api.OpShellResize:   (*call).carryOut,
 		api.OpShellClose:    (*call).carryOut,
+		api.OpShellRun:      (*call).carryOut,
 		api.OpProcessGet:    show(Supervisor.Process),
 		api.OpProcessList:   show(Supervisor.Processes),
 		api.OpProcessWait:   show(Supervisor.Wait),

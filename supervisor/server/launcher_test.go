@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +54,7 @@ type fakeSession struct {
 
 // fakeExec is a command that runs, and its ends of the pipes.
 type fakeExec struct {
+	terminal       *sandbox.Terminal
 	started        time.Time
 	stdout, stderr *os.File // the ends that are read, held for an Attach
 	stdin          *os.File // the end that is written; nil unless it is open
@@ -120,6 +123,10 @@ func (f *fake) Start(_ context.Context, x sandbox.Exec, stdin *os.File) (*sandbo
 	e.stdout, files[1] = pipe()
 	e.stderr, files[2] = pipe()
 	ses.execs[x.ID] = e
+	if e.terminal = x.Terminal; e.terminal != nil {
+		go f.run(e, []string{"shell"}, files)
+		return e.process(), nil
+	}
 	if x.Files {
 		files[0].Close()
 		return e.process(), f.serve(e, stdin, files)
@@ -176,6 +183,8 @@ func (f *fake) run(e *fakeExec, argv []string, files [3]*os.File) {
 			{Layer: "network", Rule: "not granted", Object: "example.org:443", Errno: "ECONNREFUSED", Grant: "network:egress example.org:443", Count: 1, At: e.started},
 		}
 		r.Network = sandbox.Traffic{Connections: 1, Refused: 1, Questions: 2, Sent: 80, Received: 4000}
+	case "shell":
+		f.shell(e, files[0], stdout)
 	case "bash":
 		r.ExitCode = f.bash(e, argv, files)
 	default:
@@ -195,6 +204,27 @@ func (f *fake) run(e *fakeExec, argv []string, files [3]*os.File) {
 	e.result = r
 	close(e.ended)
 }
+
+// shell is one that answers each line with "ran" and the line, and says where that begins and ends as the hooks would.
+func (f *fake) shell(e *fakeExec, stdin io.Reader, stdout io.Writer) {
+	go func() { <-e.killed; stdin.(io.Closer).Close() }()
+	mark := func(kind string) string {
+		return "\x1b]133;" + regexp.MustCompile("[0-9a-f]{32}").FindString(e.terminal.Script) + ";" + kind + "\a"
+	}
+	prompt := mark("A") + "$ " + mark("B")
+	io.WriteString(stdout, mark("N;C")+prompt)
+	for lines := bufio.NewScanner(stdin); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "make") { // which takes its time
+			time.Sleep(200 * time.Millisecond)
+		}
+		io.WriteString(stdout, lines.Text()+"\r\n"+mark("C")+"ran "+lines.Text()+"\r\n"+mark("D;0")+prompt)
+	}
+}
+
+// master is the end of a terminal that is none.
+type master struct{ *os.File }
+
+func (master) Resize(int, int) error { return nil }
 
 // bash runs what tests of tools have models ask for, and returns its exit code.
 func (f *fake) bash(e *fakeExec, argv []string, files [3]*os.File) int {
@@ -240,6 +270,9 @@ func (e *fakeExec) process() *sandbox.Process {
 	p := &sandbox.Process{Stdout: dup(e.stdout), Stderr: dup(e.stderr), Started: e.started, Done: done}
 	if e.stdin != nil {
 		p.Stdin = dup(e.stdin)
+	}
+	if e.terminal != nil {
+		p.Stdin = master{dup(e.stdin)}
 	}
 	return p
 }

@@ -87,6 +87,10 @@ func routes() []route {
 			[]string{"after", "wait_ms", "max_bytes"}, nil, api.ShellOutput{}},
 		{"POST", "/v1/shells/{exec_id}/input", api.OpShellInput, control, "Type into a shell, and send its signals.", nil, api.ShellInput{}, api.Receipt{}},
 		{"POST", "/v1/shells/{exec_id}/resize", api.OpShellResize, control, "Give the terminal of a shell another size.", nil, api.ShellResize{}, api.Receipt{}},
+		{"POST", "/v1/shells/{exec_id}/run", api.OpShellRun, control, "Have a shell that is at its prompt run one command, and wait for its end.", nil, api.ShellRun{}, api.Receipt{}},
+		{"GET", "/v1/shells/{exec_id}/attach", api.OpShellAttach, attach,
+			"Sit down at a shell, over a WebSocket: what is sent is typed, what comes out is sent. With observe, only the latter.",
+			[]string{"after", "observe", "takeover", "cols", "rows"}, nil, []byte{}},
 		{"POST", "/v1/shells/{exec_id}/close", api.OpShellClose, control, "Hang up, and kill what is left after the grace.", nil, api.ShellClose{}, api.Receipt{}},
 
 		{"GET", "/v1/approvals", api.OpApprovalList, read,

@@ -27,6 +27,10 @@ type Supervisor interface {
 	// FollowShell gives emit what comes out of a shell after a token, until the shell has ended.
 	FollowShell(ctx context.Context, req *api.Request, emit func(*api.ShellOutput)) (denial *api.Receipt, err error)
 
+	// AttachShell is Do of a host.shell.attach: it types what comes from moves, until that is closed or the shell has ended. tell
+	// is called when it begins to.
+	AttachShell(ctx context.Context, req *api.Request, moves <-chan *api.ShellInput, tell func(news string)) (*api.Receipt, error)
+
 	// PutBlob is Do of a blob.put.
 	PutBlob(ctx context.Context, req *api.Request, content io.Reader) (*api.Receipt, error)
 
