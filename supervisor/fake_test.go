@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -240,6 +241,41 @@ var commands = map[string]func(*process) exit{
 		<-p.killed
 		return exit{signal: 9}
 	},
+	// bash is a shell that says where its commands begin and end, as the hooks would have it: "sleep" lasts until the next
+	// line, an empty line is no command, and of others it says that they ran.
+	"bash": func(p *process) exit {
+		go func() {
+			select {
+			case <-p.killed:
+			case <-p.signals: // a hang-up
+			case <-p.ended:
+			}
+			p.input.Close()
+		}()
+		nonce, _, _ := strings.Cut(strings.SplitAfter(p.exec.Terminal.Script, "]133;")[1], ";")
+		mark := func(kind string) string { return "\x1b]133;" + nonce + ";" + kind + "\a" }
+		prompt := mark("A") + "$ " + mark("B")
+		fmt.Fprint(p.stdout, mark("N;C")+prompt)
+		for lines := bufio.NewScanner(p.input); lines.Scan(); {
+			switch line := lines.Text(); line {
+			case "":
+				fmt.Fprint(p.stdout, mark("D;0")+prompt)
+			case "sleep":
+				fmt.Fprint(p.stdout, mark("C"))
+				lines.Scan()
+				fmt.Fprint(p.stdout, mark("D;0")+prompt)
+			case "exit":
+				fmt.Fprint(p.stdout, mark("C"))
+				return exit{code: 3}
+			default:
+				fmt.Fprint(p.stdout, mark("C")+"ran "+line+"\r\n"+mark("D;7")+prompt)
+			}
+		}
+		if isClosed(p.killed) {
+			return exit{signal: 9}
+		}
+		return exit{signal: 1}
+	},
 	// undead does not even end by KILL; only with the runner.
 	"undead": func(p *process) exit { <-p.lost; return exit{} },
 	// for sleeps for a duration and exits.
@@ -432,9 +468,17 @@ func (f *fake) handle(p *process) *sandbox.Process {
 	if p.inputW != nil {
 		p.inputW.SetWriteDeadline(time.Time{})
 		h.Stdin = &inlet{Conn: p.inputW}
+		if p.exec.Terminal != nil {
+			h.Stdin = master{&inlet{Conn: p.inputW}}
+		}
 	}
 	return h
 }
+
+// master is that of a terminal.
+type master struct{ *inlet }
+
+func (master) Resize(int, int) error { return nil }
 
 // inlet is what a daemon holds of a pipe of which the runner has a duplicate: to close it is not the
 // end of the pipe.

@@ -1,0 +1,270 @@
+package supervisor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stockade-dev/stockade/internal/prompt"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// shell opens a shell in a session, and returns its id.
+func (b *bench) shell(session string) string {
+	b.t.Helper()
+	s, r, err := b.OpenShell(b.t.Context(), &api.Request{Op: api.OpShellOpen, Principal: alice, Facade: "test", Exec: &api.Exec{
+		SessionID: session, Argv: []string{"bash"}, StdinOpen: true, Terminal: &api.Terminal{Cols: 80, Rows: 24},
+	}})
+	if err != nil || s == nil {
+		b.t.Fatalf("%+v, %v", r, err)
+	}
+	return s.ExecID
+}
+
+func (b *bench) types(exec, text string) *api.ShellResult {
+	b.t.Helper()
+	r := b.do(api.Request{Op: api.OpShellInput, Keys: &api.ShellInput{
+		ProcessRef: api.ProcessRef{ExecID: exec}, Data: &api.Stdin{InlineText: &api.InlineText{Text: text}},
+	}})
+	return r.Payload.Shell
+}
+
+// only are the events of a session itself.
+func only(list []string) []string {
+	return slices.DeleteFunc(list, func(s string) bool {
+		return strings.HasPrefix(s, "PROCESS_STATE") || strings.HasPrefix(s, "OUTPUT_AVAILABLE")
+	})
+}
+
+// R021, R164: a shell that waits at its prompt is no activity, one that runs a command is, and what is typed is. It ends with its session.
+func TestShellIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		id := b.session(func(o *api.SessionOpen) { // a command of this policy's has a minute
+			o.Labels = map[string]string{"idle": strconv.FormatInt(int64(10*time.Second), 10)}
+		})
+		x := b.shell(id)
+		time.Sleep(9 * time.Second)
+		if r := b.types(x, "sleep\n"); !r.Accepted || r.Status != api.ShellBusy {
+			t.Fatalf("%+v", r)
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if d := b.shown(id); d.State != stateReady || d.IdleAtNS != 0 {
+			t.Fatalf("while a command runs: %+v", d)
+		}
+		b.types(x, "\n")
+		synctest.Wait()
+		if got := only(b.notices(id)); len(got) != 1 {
+			t.Errorf("early: %v", got)
+		}
+		if got := time.Until(time.Unix(0, b.shown(id).IdleAtNS)); got != 15*time.Second {
+			t.Errorf("at its prompt it is idle in %v", got)
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		want := []string{"SESSION_STATE ready", "IDLE_WARNING", "IDLE_TIMEOUT", "SESSION_STATE closed"}
+		if diff := cmp.Diff(want, only(b.notices(id))); diff != "" {
+			t.Error(diff)
+		}
+		p, ok := b.chronicle.process(alice, api.ProcessRef{ExecID: x})
+		if !ok || p.State != api.StateTimedOut || p.Reason != string(api.CodeSessionIdle) || endedStatus(p) != api.ShellClosed {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+// R172, R153: each change of state is a frame, in order, with the command that it is about.
+func TestShellFrames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		x := b.shell(b.session())
+		synctest.Wait()
+		for _, line := range []string{"one\n", "\n", "two\n", "exit\n"} {
+			b.types(x, line)
+			synctest.Wait()
+		}
+		p, _ := b.chronicle.process(alice, api.ProcessRef{ExecID: x})
+		list, _, err := b.Frames(t.Context(), &api.Request{Op: api.OpIntentFrames, Principal: alice, Facade: "test", Read: &api.Read{IntentID: p.IntentID}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range list.Frames {
+			if f.Kind != api.FrameShell {
+				continue
+			}
+			line := fmt.Sprint(f.Payload.Status, " ", f.Payload.CommandID)
+			if f.Payload.ExitCode != nil {
+				line += fmt.Sprint(" ", *f.Payload.ExitCode)
+			}
+			got = append(got, strings.TrimSpace(line))
+		}
+		want := []string{"IDLE", "BUSY c-1", "IDLE c-1 7", "BUSY c-2", "IDLE", "BUSY c-3", "IDLE c-3 7", "BUSY c-4"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if endedStatus(p) != api.ShellClosed || p.ExitCode == nil || *p.ExitCode != 3 {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+// R174: one command per call, on a shell that is kept.
+func TestShellRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		x := b.shell(b.session())
+		run := func(command, id string, timeout time.Duration) *api.ShellResult {
+			return b.do(api.Request{Op: api.OpShellRun, Run: &api.ShellRun{
+				ProcessRef: api.ProcessRef{ExecID: x}, Command: command, InputID: id, TimeoutNS: int64(timeout),
+			}}).Payload.Shell
+		}
+		r := run("one", "1", 0)
+		if !r.Accepted || r.ExitCode == nil || *r.ExitCode != 7 || r.Stdout.InlineText.Text != "ran one\n" || r.TimedOut {
+			t.Errorf("%+v", r)
+		}
+		if r := run("one", "1", 0); !r.Duplicate || r.Stdout != nil {
+			t.Errorf("again: %+v", r)
+		}
+		if r := run("sleep", "", 10*time.Second); !r.TimedOut || r.ExitCode != nil {
+			t.Errorf("%+v", r)
+		}
+		if r := run("two", "", time.Second); r.ErrorCode != api.CodeShellBusy {
+			t.Errorf("while another runs: %+v", r)
+		}
+	})
+}
+
+// Who types beside somebody who is attached needs takeover, and whom it was taken from types no more.
+func TestShellSeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		x := b.shell(b.session())
+		attach := func(takeover bool) (moves chan *api.ShellInput, news chan string, over chan *api.Receipt) {
+			moves, news, over = make(chan *api.ShellInput), make(chan string, 4), make(chan *api.Receipt, 1)
+			go func() {
+				r, err := b.AttachShell(t.Context(), &api.Request{Op: api.OpShellAttach, Principal: alice, Facade: "test", Attach: &api.ShellAttach{
+					ProcessRef: api.ProcessRef{ExecID: x}, Takeover: takeover,
+				}}, moves, func(n string) { news <- n })
+				if err != nil {
+					t.Error(err)
+				}
+				over <- r
+			}()
+			return moves, news, over
+		}
+		text := func(s string) *api.ShellInput {
+			return &api.ShellInput{Data: &api.Stdin{InlineText: &api.InlineText{Text: s}}}
+		}
+		first, news, over := attach(false)
+		if n := <-news; n != SeatTaken {
+			t.Fatal(n)
+		}
+		first <- text("hi\n")
+		synctest.Wait()
+		if r := b.types(x, "no\n"); r.ErrorCode != api.CodeWriterHeld || r.Bytes != 0 {
+			t.Errorf("beside: %+v", r)
+		}
+		_, _, refused := attach(false)
+		if r := <-refused; r.ErrorCode != api.CodeWriterHeld {
+			t.Errorf("%s", r.ErrorCode)
+		}
+		second, _, secondOver := attach(true)
+		if n := <-news; n != SeatLost {
+			t.Error(n)
+		}
+		first <- text("lost\n")
+		close(first)
+		if r := <-over; r.Payload.Shell.Bytes != 3 || r.Payload.Shell.Typed != "sha256:98ea6e4f216f2fb4b69fff9b3a44842c38686ca685f3f55dc48c5d3fb1107be4" {
+			t.Errorf("%+v", r.Payload.Shell)
+		}
+		close(second)
+		<-secondOver
+		if r := b.types(x, "yes\n"); !r.Accepted {
+			t.Errorf("afterwards: %+v", r)
+		}
+	})
+}
+
+// The states that a shell goes through are a function of what comes out and what is typed.
+func TestShellStates(t *testing.T) {
+	const nonce = "n"
+	mark := func(kind string) string { return "\x1b]133;n;" + kind + "\a" }
+	ask := mark("A") + "$ " + mark("B")
+	for _, tt := range []struct {
+		name   string
+		script []string // "> " is typed, others come out
+		want   string   // state, commands that ended
+	}{
+		{"nothing yet", []string{"welcome\r\n"}, "RUNNING []"},
+		{"a prompt", []string{mark("N;C") + ask}, "IDLE []"},
+		{"typed", []string{mark("N;C") + ask, "> ls\n"}, "BUSY []"},
+		{"half a line", []string{mark("N;C") + ask, "> l"}, "IDLE []"},
+		{"done", []string{mark("N;C") + ask, "> ls\n", mark("C") + "x" + mark("D;1") + ask}, "IDLE [c-1:1]"},
+		{"done, and no prompt yet", []string{mark("N;C") + ask, "> ls\n", mark("C") + mark("D;1")}, "BUSY [c-1:1]"},
+		{"an empty line", []string{mark("N;C") + ask, "> \n", mark("D;0") + ask, "> x\n", mark("C") + mark("D;2") + ask}, "IDLE [c-2:2]"},
+		{"typed ahead", []string{mark("N;C") + ask, "> a\n", mark("C"), "> b\n", mark("D;0") + ask + mark("C") + mark("D;3") + ask}, "IDLE [c-1:0 c-2:3]"},
+		{"two at once", []string{mark("N;C") + ask, "> a\nb\n", mark("C") + mark("D;0") + ask + mark("C") + mark("D;4") + ask}, "IDLE [c-1:0 c-2:4]"},
+		{"a prompt within a command", []string{mark("N;C") + ask, "> python\n", mark("C") + ">>> "}, "BUSY []"},
+		{"without beginnings", []string{mark("N;") + ask, "> a\n", "x" + mark("D;5") + ask}, "IDLE [c-1:5]"},
+		{"without beginnings, typed ahead", []string{mark("N;") + ask, "> a\n", "> b\n", mark("D;5") + ask}, "BUSY [c-1:5]"},
+		{"marks of others", []string{"\x1b]133;A\a$ \x1b]133;B\a\x1b]133;m;B\a"}, "RUNNING []"},
+	} {
+		sh := newShell(nonce, &api.Terminal{})
+		var all []byte
+		for _, step := range tt.script {
+			if text, ok := strings.CutPrefix(step, "> "); ok {
+				sh.typed([]byte(text), "")
+				continue
+			}
+			for rest := []byte(step); len(rest) > 0; {
+				text, m, n := prompt.Next(nonce, rest, true)
+				sh.take(piece{offset: int64(len(all)), next: int64(len(all) + n), bytes: text, mark: m}, time.Now())
+				all, rest = append(all, rest[:n]...), rest[n:]
+			}
+		}
+		ended := []string{}
+		for _, c := range sh.ended {
+			ended = append(ended, fmt.Sprintf("%s:%d", c.CommandID, *c.ExitCode))
+		}
+		if got := fmt.Sprint(sh.status, " ", ended); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// T109: what is told of output in lists has no escape sequence of it.
+func TestReadable(t *testing.T) {
+	for in, want := range map[string]string{
+		"\x1b[31mroot\x1b[0m@h:~# ":                  "root@h:~# ",
+		"\x1b]0;owned\a$ ":                           "$ ",
+		"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\> ": "link> ",
+		"old\rnew$ ":                                 "new$ ",
+		"\x1b":                                       "",
+		"x\u009b31m$ ":                               "x31m$ ",
+		"caf\u00e9 \u202e$ ":                         "caf\u00e9 $ ",
+	} {
+		if got := readable([]byte(in)); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+	for line, prompt := range map[string]bool{
+		">>> ": true, "... ": true, "$ ": true, "root@host:/# ": true, "In [3]: ": true, "Password: ": true, "Continue? [y/N]? ": true, "mysql> ": true,
+		"": false, "compiling": false, "a sentence. ": false, "x=": false,
+	} {
+		if got := looks([]byte(line)) != nil; got != prompt {
+			t.Errorf("%q: %v", line, got)
+		}
+	}
+}
