@@ -196,6 +196,9 @@ func TestShell(t *testing.T) {
 		{"marks cannot be forged", func(t *testing.T) { forgedMarks(t, c, bash) }},
 		{"sh", func(t *testing.T) { posixShell(t, c, session) }},
 		{"actions", func(t *testing.T) { shellActions(t, c, bash) }},
+		{"one command per call", func(t *testing.T) { shim(t, c, bash) }},
+		{"people", func(t *testing.T) { people(t, c, bash) }},
+		{"attach", func(t *testing.T) { attachments(t, c, bash) }},
 		{"reconnect", func(t *testing.T) { reconnect(t, d, c, bash) }},
 	} {
 		t.Run(k.name, k.do)
@@ -619,5 +622,173 @@ func reconnect(t *testing.T, d *testbox.Daemon, c *client.Client, bash api.Exec)
 				t.Errorf("from the beginning: %q", again.seen.String())
 			}
 		})
+	}
+}
+
+// shim: one command per call on a shell that is kept (R174).
+func shim(t *testing.T, c *client.Client, bash api.Exec) {
+	for _, argv := range [][]string{bash.Argv, {"/bin/sh", "-i"}} {
+		s := openShell(t, c, api.Exec{SessionID: bash.SessionID, Argv: argv})
+		run := func(command string, timeout time.Duration) *api.ShellResult {
+			t.Helper()
+			r, err := c.RunInShell(t.Context(), api.ShellRun{ProcessRef: api.ProcessRef{ExecID: s.exec}, Command: command, TimeoutNS: int64(timeout)})
+			if err != nil || r.Payload.Shell == nil {
+				t.Fatalf("%q: %+v, %v", command, r, err)
+			}
+			return r.Payload.Shell
+		}
+		for _, k := range []struct{ command, out, code string }{
+			{"cd /usr", "", "0"},
+			{"pwd", "/usr\n", "0"},
+			{"x='a b'\nfor i in 1 2; do\n  echo \"$i $x\"\ndone\n(exit 9)", "1 a b\n2 a b\n", "9"},
+			{"cat <<'E'\n$x 'y'\nE", "$x 'y'\n", "0"},
+			{"echo 'unfinished", "", ""},
+			{"printf 'no end'", "no end", "0"},
+		} {
+			r := run(k.command, 0)
+			out := ""
+			if r.Stdout != nil && r.Stdout.InlineText != nil {
+				out = r.Stdout.InlineText.Text
+			}
+			if r.ExitCode == nil || k.code != "" && (fmt.Sprint(*r.ExitCode) != k.code || out != k.out) || k.code == "" && *r.ExitCode == 0 || r.TimedOut {
+				t.Errorf("%s: %q: %q, %+v", argv[0], k.command, out, r)
+			}
+		}
+		r := run("echo begun; sleep 100", 300*time.Millisecond)
+		if !r.TimedOut || r.ExitCode == nil || *r.ExitCode != 130 || r.Stdout == nil || !strings.HasPrefix(r.Stdout.InlineText.Text, "begun\n") {
+			t.Errorf("%s: %+v, %+v", argv[0], r, r.Stdout)
+		}
+		s.want("still there", run("pwd", 0).Stdout.InlineText.Text, "/usr\n")
+		s.close("force")
+	}
+}
+
+// people: what people do at a terminal, by the API alone: a full-screen editor, a rebase with one, a build under a storm of
+// resizes.
+func people(t *testing.T, c *client.Client, bash api.Exec) {
+	s := openShell(t, c, bash)
+	defer s.close("force")
+	s.run("mkdir -p /tmp/repo && cd /tmp/repo && export HOME=/tmp EDITOR=vi GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b")
+	s.idle()
+	s.keys("vi hello\n")
+	s.expect(`\x1b\[\?1049h|"hello"`)
+	s.keys("ione\x1b")
+	time.Sleep(300 * time.Millisecond) // an escape alone is one when nothing follows
+	s.status = api.ShellBusy
+	s.keys(":wq\r")
+	s.idle()
+	if out, code := s.run("cat hello"); !strings.Contains(out, "\none\n") || code != "0" {
+		t.Errorf("%q, %s", out, code)
+	}
+	out, code := s.run("git init -q . && for i in a b c; do echo $i >$i; git add $i; git commit -qm $i; done; git log --format=%s | tr '\\n' ' '")
+	if !strings.Contains(out, "c b a ") || code != "0" {
+		t.Fatalf("%q, %s", out, code)
+	}
+	s.keys("git rebase -i HEAD~2\n")
+	s.expect(`pick [0-9a-f]+ `)
+	s.keys("ddp")
+	time.Sleep(200 * time.Millisecond)
+	s.status = api.ShellBusy
+	s.keys(":wq\r")
+	s.idle()
+	if out, code := s.run("git log --format=%s | tr '\\n' ' '"); !strings.Contains(out, "b c a ") || code != "0" {
+		t.Errorf("%q, %s", out, code)
+	}
+	out, code = s.run(`printf 'all: $(addprefix t,$(shell seq 40))\nt%%:\n\t@echo made $@ $$(stty size); sleep 0.01\n' >Makefile; echo ok`)
+	if code != "0" {
+		t.Fatalf("%q", out)
+	}
+	s.status = api.ShellBusy
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 200 {
+			r, err := c.ResizeShell(t.Context(), api.ShellResize{ProcessRef: api.ProcessRef{ExecID: s.exec}, Cols: 60 + i%80, Rows: 20 + i%30})
+			if err != nil || !r.Payload.Shell.Accepted {
+				t.Errorf("%+v, %v", r, err)
+				return
+			}
+		}
+	}()
+	out, code = s.run("make -j4")
+	<-done
+	if strings.Count(out, "made t") != 40 || code != "0" {
+		t.Errorf("%d of 40, %s", strings.Count(out, "made t"), code)
+	}
+	if out, _ := s.run("stty size"); !strings.Contains(out, "\n39 99\n") {
+		t.Errorf("after the storm: %q", out)
+	}
+}
+
+// attachments: one types and others watch; who takes over types, and who left does not.
+func attachments(t *testing.T, c *client.Client, bash api.Exec) {
+	s := openShell(t, c, bash)
+	defer s.close("force")
+	s.run("echo before-we-came")
+	first, err := c.Attach(t.Context(), s.exec, client.Seat{Cols: 90, Rows: 33})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	watcher, err := c.Attach(t.Context(), s.exec, client.Seat{Observe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Close()
+	until := func(a *client.Attachment, text string) {
+		t.Helper()
+		var seen strings.Builder
+		for !strings.Contains(seen.String(), text) {
+			m, err := a.Next(t.Context())
+			if err != nil {
+				t.Fatalf("%v; there was %q", err, seen.String())
+			}
+			seen.Write(m.Bytes)
+			seen.WriteString(m.News)
+		}
+		if strings.Contains(seen.String(), "\x1b]133;") {
+			t.Errorf("marks: %q", seen.String())
+		}
+	}
+	until(first, "before-we-came")
+	until(watcher, "before-we-came")
+	if err := first.Keys(t.Context(), []byte("stty size\n")); err != nil {
+		t.Fatal(err)
+	}
+	until(first, "33 90")
+	until(watcher, "33 90")
+	s.want("who is there", fmt.Sprint(s.get().Writer, s.get().Observers), "uid 00")
+	_, err = c.Attach(t.Context(), s.exec, client.Seat{})
+	if e, ok := err.(*api.Error); !ok || e.Code != api.CodeWriterHeld {
+		t.Errorf("beside the first: %v", err)
+	}
+	second, err := c.Attach(t.Context(), s.exec, client.Seat{Takeover: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(first, "observer")
+	first.Keys(t.Context(), []byte("echo no-more\n"))
+	second.Keys(t.Context(), []byte("echo by-the-second\n"))
+	until(watcher, "by-the-second\r\n")
+	if out, err := c.ShellOutput(t.Context(), s.exec, api.Read{}); err != nil || strings.Contains(fmt.Sprint(out.Chunks), "no-more") {
+		t.Errorf("%v", err)
+	}
+	second.Close()
+	s.idle()
+	for until := time.Now().Add(atMost); s.get().Writer != ""; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("who has left still types")
+		}
+	}
+	s.keys("exit\n")
+	for {
+		if _, err := watcher.Next(t.Context()); err != nil {
+			s.want("the end", err, "EOF")
+			break
+		}
+	}
+	list, err := c.Receipts(t.Context(), api.Read{Op: api.OpShellAttach, Outcome: api.OutcomeOK})
+	if err != nil || len(list) < 2 || list[0].Payload.Shell.Typed == "" {
+		t.Errorf("%d receipts, %v", len(list), err)
 	}
 }

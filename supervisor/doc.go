@@ -50,6 +50,8 @@
 //	                                   ceiling; stdin.go, output.go
 //	approval.go                        what waits for somebody's leave before it is carried out
 //	control.go, input.go, freeze.go    what is done to it while it lives
+//	shell.go, transcript.go            one on a terminal: where it is, and what came out of it;
+//	keys.go, attach.go, shim.go        what is typed, request by request, by a hand, or a command at a time
 //	workspace.go, narrow.go            what is done to a session: its overlays, its network;
 //	                                   file.go: what its file tools do
 //	record.go, chronicle.go            from the journal to the state; index.go, names.go, key.go: what

@@ -341,6 +341,9 @@ func (sh *shell) typed(b []byte, input string) (command string) {
 		return ""
 	}
 	command = sh.mint()
+	if sh.status == api.ShellIdle { // it has read all that was typed before: who else did is not known
+		sh.pending = nil
+	}
 	sh.pending = append(sh.pending, pendingCommand{command, input, sh.status == api.ShellIdle})
 	if len(sh.pending) > keptCommands {
 		sh.pending = sh.pending[1:]

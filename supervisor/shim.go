@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/stockade-dev/stockade/internal/prompt"
 	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -49,11 +51,14 @@ func actRun(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Erro
 	if !sh.until(ctx, x, func() bool { return sh.marked && sh.status == api.ShellIdle }) {
 		return s.faultedShell(c, api.Errorf(api.CodeShellBusy, "the shell was not at its prompt in time, or does not say where that is"))
 	}
-	line := asLine(ask.Command)
 	sh.mu.Lock()
-	edited := sh.begins
+	begins := sh.begins
 	sh.mu.Unlock()
-	if !edited && len(line) > mostLine {
+	line := asLine(ask.Command)
+	if !begins { // it does so itself, behind the echo
+		line = prompt.Begin + line
+	}
+	if !begins && slices.ContainsFunc(strings.Split(line, "\n"), func(l string) bool { return len(l) > mostLine }) {
 		return s.faultedShell(c, api.Errorf(api.CodeInvalidParams, "this shell reads lines of at most %d bytes", mostLine))
 	}
 	if err := sh.hold(false, true); err != nil {
@@ -147,7 +152,6 @@ func (s *Supervisor) ran(x *execution, r *api.ShellResult) *api.Error {
 	} else if sh.current != nil && sh.current.CommandID == r.CommandID {
 		c = *sh.current
 	}
-	begins := sh.begins
 	sh.mu.Unlock()
 	if c.CommandID == "" || !x.follow() {
 		return nil // it has not begun, or the shell has ended with it
@@ -165,9 +169,6 @@ func (s *Supervisor) ran(x *execution, r *api.ShellResult) *api.Error {
 		return api.Errorf(api.CodeBlobFailed, "output: %v", err)
 	}
 	text := strings.ReplaceAll(string(b[:n]), "\r\n", "\n")
-	if !begins { // then the line itself is there, as it was typed
-		_, text, _ = strings.Cut(text, "\n")
-	}
 	out := &api.Output{Truncated: end-c.From > int64(len(b))}
 	if out.Truncated {
 		out.TotalBytes = end - c.From

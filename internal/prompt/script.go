@@ -95,6 +95,9 @@ const posixScript = `__stockade_mark=$(printf '\033]133;NONCE;')
 __stockade_bell=$(printf '\007')
 `
 
+// Begin, typed before a command, marks where the output of that begins, in a shell that does not do so by itself.
+const Begin = `printf '%sC%s' "$__stockade_mark" "$__stockade_bell"; `
+
 const posixPrompt = `PS1='${__stockade_mark}D;$?${__stockade_bell}${__stockade_mark}A${__stockade_bell}'"${PS1-\$ }"'${__stockade_mark}B${__stockade_bell}'
 printf '%sN;%s' "$__stockade_mark" "$__stockade_bell" >/dev/tty
 `

@@ -36,7 +36,7 @@ type Screen struct {
 	News   string           // "observer": somebody else types from here on
 }
 
-// Attach sits down at a shell. A refusal is an *api.Error, or the receipt of a denial as one.
+// Attach sits down at a shell. A refusal is an *api.Error, which names its receipt.
 func (c *Client) Attach(ctx context.Context, execID string, s Seat) (*Attachment, error) {
 	q := url.Values{}
 	for name, value := range map[string]string{"after": s.After, "cols": number(s.Cols), "rows": number(s.Rows), "observe": flag(s.Observe), "takeover": flag(s.Takeover)} {
@@ -60,9 +60,6 @@ func (c *Client) Attach(ctx context.Context, execID string, s Seat) (*Attachment
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // as much of it as came
 		if e := refusal(resp, body); e != nil {
 			return nil, e
-		}
-		if r, derr := decode[api.Receipt](body); derr == nil && r.IntentID != "" {
-			return nil, api.Errorf(r.ErrorCode, "%s", r.ErrorMessage)
 		}
 	}
 	if err != nil {

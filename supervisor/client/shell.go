@@ -56,6 +56,11 @@ func (c *Client) Type(ctx context.Context, input api.ShellInput) (*api.Receipt, 
 	return receipt(c.named(ctx, api.OpShellInput, input))
 }
 
+// RunInShell has a shell that is at its prompt run one command, and returns when that has ended.
+func (c *Client) RunInShell(ctx context.Context, run api.ShellRun) (*api.Receipt, error) {
+	return receipt(c.named(ctx, api.OpShellRun, run))
+}
+
 // ResizeShell gives the terminal of a shell another size.
 func (c *Client) ResizeShell(ctx context.Context, resize api.ShellResize) (*api.Receipt, error) {
 	return receipt(c.named(ctx, api.OpShellResize, resize))

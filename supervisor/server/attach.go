@@ -72,7 +72,10 @@ func attach(c *call) {
 	}()
 	select {
 	case <-done: // refused
-		c.receipt(receipt, failed)
+		if failed == nil { // clients of WebSockets read a kilobyte of a refusal, and a receipt is more
+			failed = api.Errorf(receipt.ErrorCode, "%.500s (receipt %s)", receipt.ErrorMessage, receipt.IntentID)
+		}
+		c.fail(failed)
 		return
 	case <-news:
 	}
