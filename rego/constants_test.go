@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -62,6 +63,17 @@ deny contains {"code": "fails"} if {
 	ask := func(op string, uid, now int64) Answer {
 		return e.Evaluate(Exec, fmt.Appendf(nil, `{"request":{"op":%q,"principal":{"uid":%d}},"now_ns":%d}`, op, uid, now), now)
 	}
+	var all sync.WaitGroup // learning at once
+	for i := range 8 {
+		all.Go(func() {
+			for range 20 {
+				if a := ask("one", 1, int64(i)); a.Code != "" {
+					t.Error(a.Message)
+				}
+			}
+		})
+	}
+	all.Wait()
 	for i, want := range []string{
 		`{"allow":true,"warn":["{\"a\", \"b\"}","{\"A\", \"B\"}","one","1","{\"Z\"}","a"]}`,
 		`{"allow":true,"warn":["{\"a\", \"b\"}","{\"A\", \"B\"}","two","2","{\"Z\"}","a"]}`,

@@ -3,7 +3,6 @@ package rego
 import (
 	"fmt"
 	"math"
-	"path"
 	"slices"
 	"strings"
 
@@ -57,16 +56,31 @@ func exceeds(g *api.Grant, in Input) []api.Deny {
 // below a mount: .git, mounted by itself, has its hooks at another one.
 func reaches(resolved string, protect []string) string {
 	for _, p := range protect {
-		if strings.Contains(resolved+"/", "/"+p+"/") {
+		if has(resolved, p) {
 			return p
 		}
-		for parent := path.Dir(p); parent != "."; parent = path.Dir(parent) {
-			if strings.HasSuffix(resolved, "/"+parent) {
+		for i := strings.LastIndexByte(p, '/'); i > 0; i = strings.LastIndexByte(p[:i], '/') {
+			if before, ok := strings.CutSuffix(resolved, p[:i]); ok && strings.HasSuffix(before, "/") {
 				return p
 			}
 		}
 	}
 	return ""
+}
+
+// has reports whether the components of a relative path stand somewhere in an absolute one, one after the other.
+func has(absolute, relative string) bool {
+	for at := 0; at+len(relative) <= len(absolute); at++ {
+		i := strings.Index(absolute[at:], relative)
+		if i < 0 {
+			return false
+		}
+		at += i
+		if end := at + len(relative); at > 0 && absolute[at-1] == '/' && (end == len(absolute) || absolute[end] == '/') {
+			return true
+		}
+	}
+	return false
 }
 
 // unasked names what of the network, and of the layers to be done without, nobody asked for.

@@ -50,7 +50,7 @@ func checkGrant(g *api.Grant) error {
 		return fmt.Errorf("root: %q is not a kind of root", g.Root)
 	}
 	targets := map[string]bool{}
-	for _, m := range g.Mounts {
+	for i, m := range g.Mounts {
 		switch {
 		case !cleanPath(m.HostPath):
 			return fmt.Errorf("mounts: host path %q is not absolute and clean", m.HostPath)
@@ -67,12 +67,15 @@ func checkGrant(g *api.Grant) error {
 		case m.Mode == "ro" && len(m.Protect) > 0:
 			return fmt.Errorf("mounts: %s protects paths, and nothing is written to it", m.GuestPath)
 		}
+		targets[m.GuestPath] = true
+		if i > 0 && slices.Equal(m.Protect, g.Mounts[i-1].Protect) {
+			continue // they are the policy's, and mostly the same for all
+		}
 		for i, p := range m.Protect {
 			if p == "" || path.Clean("/"+p) != "/"+p || strings.ContainsFunc(p, unicode.IsControl) || slices.Contains(m.Protect[:i], p) {
 				return fmt.Errorf("mounts: protected path %q of %s is not relative and clean, or there twice", p, m.GuestPath)
 			}
 		}
-		targets[m.GuestPath] = true
 	}
 	for _, s := range g.Scratch {
 		switch {

@@ -117,3 +117,23 @@ func mustJSON(v ast.Value) []byte {
 	}
 	return text
 }
+
+// has says what a search in texts with slashes around them says.
+func TestHas(t *testing.T) {
+	if err := quick.Check(func(parts []uint8, of []uint8) bool {
+		name := func(parts []uint8, most int) string {
+			text := ""
+			for _, p := range parts[:min(len(parts), most)] {
+				text += []string{"/", "a", "/a", "b", ".git"}[p%5]
+			}
+			return text
+		}
+		path, part := "/"+name(parts, 8), "a"+name(of, 3)
+		return has(path, part) == strings.Contains(path+"/", "/"+part+"/")
+	}, &quick.Config{MaxCount: 5000}); err != nil {
+		t.Error(err)
+	}
+	if has("/a", "") || has("", "a") || has("", "") {
+		t.Error("nothing is had")
+	}
+}

@@ -277,5 +277,5 @@ func hasControl(p string) bool {
 // Within reports whether clean absolute path p is dir or lies below it, by components:
 // /a/bc is not within /a/b (R095).
 func Within(p, dir string) bool {
-	return dir == "/" || p == dir || strings.HasPrefix(p, dir+"/")
+	return dir == "/" || p == dir || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
 }
