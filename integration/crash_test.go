@@ -285,8 +285,8 @@ func (k *killer) policy(bin, dir string) (string, error) {
 	if k.point != "" {
 		return policy, os.CopyFS(policy, os.DirFS("testdata/campaign"))
 	}
-	if out, err := exec.Command(filepath.Join(bin, "stockaded"), "policy", "init", policy).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("policy init: %w\n%s", err, out)
+	if err := initPolicy(bin, policy); err != nil {
+		return "", err
 	}
 	data, err := json.Marshal(map[string]any{
 		"timeout_ns": int64(time.Minute), "exec": []any{map[string]any{"argv": needsLeave}}, "mounts": []any{}, "networks": []any{}, "operations": []any{},

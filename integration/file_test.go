@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -231,8 +230,8 @@ func TestFileRequirements(t *testing.T) {
 func TestFileCapabilities(t *testing.T) {
 	needRoot(t)
 	policy := filepath.Join(shared(t), "policy")
-	if out, err := exec.Command(filepath.Join(bin, "stockade"), "policy", "init", policy).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	if err := initPolicy(bin, policy); err != nil {
+		t.Fatal(err)
 	}
 	const write = `{"path":"f","content":{"inline_text":{"text":"1234"}}}`
 	patch := `{"patch":{"inline_text":{"text":"` + updateAndAdd + `"}}}`

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,8 +35,8 @@ func startOutside(t testing.TB, args ...string) (*testbox.Daemon, *testbox.Inter
 	}
 	t.Cleanup(outside.Close)
 	policy := filepath.Join(t.TempDir(), "policy")
-	if out, err := exec.Command(filepath.Join(bin, "stockaded"), "policy", "init", policy).CombinedOutput(); err != nil {
-		t.Fatalf("policy init: %v\n%s", err, out)
+	if err := initPolicy(bin, policy); err != nil {
+		t.Fatal(err)
 	}
 	profile := filepath.Join(policy, "profiles/workspace/data.json")
 	data, err := os.ReadFile(profile)
