@@ -289,7 +289,7 @@ func (k *killer) policy(bin, dir string) (string, error) {
 		return "", err
 	}
 	data, err := json.Marshal(map[string]any{
-		"timeout_ns": int64(time.Minute), "exec": []any{map[string]any{"argv": needsLeave}}, "mounts": []any{}, "networks": []any{}, "operations": []any{},
+		"timeout_ns": int64(time.Minute), "exec": []any{map[string]any{"argv": needsLeave}}, "mounts": []any{}, "networks": []any{}, "operations": []any{}, "files": []any{},
 	})
 	if err != nil {
 		return "", err

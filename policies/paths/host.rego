@@ -25,10 +25,7 @@ together := lower(concat("", all))
 
 # METADATA
 # title: Something may be wrong with one of the paths
-suspicious if {
-	input.ceiling.mount_roots
-	not "/" in input.ceiling.mount_roots
-}
+suspicious if stockade.below(resolved, input.ceiling.mount_roots) != resolved
 
 suspicious if resolved["/"]
 
@@ -125,12 +122,7 @@ writable := {path | some path in permitted_to_write; not programs(path)} if near
 
 permitted_to_write := resolved if not input.ceiling.read_write
 
-permitted_to_write := resolved if "/" in input.ceiling.read_write
-
-permitted_to_write := {path | some path in resolved; paths.inside(path, dirs)} if {
-	dirs := paths.dirs(input.ceiling.read_write)
-	not dirs["/"]
-}
+permitted_to_write := stockade.below(resolved, input.ceiling.read_write)
 
 near_programs if strings.any_prefix_match(all, data.host_paths.programs)
 

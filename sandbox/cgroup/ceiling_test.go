@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -578,18 +577,5 @@ func TestTurns(t *testing.T) {
 		if got != want {
 			t.Errorf("%d: %s, want %s", millis, got, want)
 		}
-	}
-}
-
-// All sessions together are more than one process beside them.
-func TestWeight(t *testing.T) {
-	tree := open(t)
-	s := create(t, tree, "s1", limits)
-	file, want := filepath.Dir(s.Paths()["cpu"])+"/cpu.shares", "10240\n"
-	if tree.Layout() == "v2" {
-		file, want = tree.Dir()+"/cpu.weight", "1000\n"
-	}
-	if got, err := os.ReadFile(file); err != nil || string(got) != want {
-		t.Errorf("%q %v, want %q", got, err, want)
 	}
 }

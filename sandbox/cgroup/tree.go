@@ -113,35 +113,11 @@ func Open(instance string, opts Options) (*Tree, error) {
 	if err := enable(t.unified.dir(), host.handed()); err != nil {
 		return nil, err
 	}
-	if err := t.weigh(); err != nil {
-		return nil, err
-	}
 	if t.watch, err = newWatcher(); err != nil {
 		return nil, err
 	}
 	undo.Release()
 	return t, nil
-}
-
-// instanceWeight is the weight of all sessions together. With the default they would weigh as much as one busy process
-// beside them, and each command of each session would wait for it at every step of its start.
-const instanceWeight = 1000
-
-// weigh gives the instance's group its weight, wherever the controller is.
-func (t *Tree) weigh() error {
-	for _, g := range append([]group{t.unified}, t.v1...) {
-		var err error
-		switch {
-		case g.controller == "cpu":
-			err = g.write("cpu.shares", text(shares(instanceWeight)))
-		case g.controller == "" && t.host.Version["cpu"] == "v2":
-			err = g.write("cpu.weight", text(instanceWeight))
-		}
-		if err != nil {
-			return fmt.Errorf("cgroup %s: weight: %w", g.dir(), err)
-		}
-	}
-	return nil
 }
 
 // Dir is the instance's own group in the unified hierarchy.

@@ -93,7 +93,9 @@ func TestKill(t *testing.T) {
 	}
 	for _, h := range hostile {
 		t.Run(h.name, func(t *testing.T) {
-			open(t, r, hostSpec("s"))
+			spec := hostSpec("s")
+			spec.Limits.MemoryBytes = 1 << 30 // what a bomb of so many processes does not use up
+			open(t, r, spec)
 			x := start(t, r, sandbox.Exec{Session: "s", ID: "victim", Argv: []string{"/bin/sh", "-c", h.script}}, nil)
 			time.Sleep(100 * time.Millisecond)
 			if err := r.Signal(context.Background(), "s", "victim", int(syscall.SIGTERM)); err != nil && codeOf(err) != sandbox.CodeNoExec {

@@ -215,6 +215,25 @@ func TestMCPProcess(t *testing.T) {
 	}
 }
 
+// A command of another session is none, though it is the same caller's.
+func TestMCPStaysInItsSession(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "openai")
+	p, _, err := h.box.Start(t.Context(), api.Exec{SessionID: h.box.open(t), Argv: []string{"cat"}, StdinOpen: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tool, args := range map[string]arguments{"process_output": {}, "process_input": {"text": "x"}, "process_cancel": {}} {
+		args["exec_id"] = p.ExecID
+		if r := h.does(tool, args); !r.err || r.data["error_code"] != "exec_not_found" {
+			t.Errorf("%s: %+v", tool, r)
+		}
+	}
+	if p, err := h.box.Process(t.Context(), p.ExecID); err != nil || p.State.Final() {
+		t.Errorf("%+v %v", p, err)
+	}
+}
+
 // Who cancels a call ends the command that it started, and no other; polling is not starting.
 func TestMCPCancel(t *testing.T) {
 	t.Parallel()

@@ -128,12 +128,14 @@ func (a *admission) Accept() (net.Conn, error) {
 		var c caller
 		var failed error
 		if err := a.raw.Read(func(ln uintptr) (done bool) { c, failed = a.next(int(ln)); return failed != unix.EAGAIN }); err != nil {
-			return nil, err
+			failed = err
 		}
 		if failed == errFlood {
 			c, failed = a.nextOfFlood()
 		}
 		switch {
+		case failed != nil && a.closed.Load(): // by its own name for it, the file says so in another
+			return nil, net.ErrClosed
 		case failed == unix.EAGAIN: // the flood has ended
 			continue
 		case failed != nil:

@@ -62,9 +62,14 @@ func wholeRunes(b []byte) []byte {
 // escapes are what moves the cursor of a terminal, colours, or names its window. A model reads none of it.
 var escapes = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-~])`)
 
-// legible is text for a model: valid UTF-8 without terminal escapes. What is no text shows as U+FFFD.
+// legible is text for a model: valid UTF-8 without terminal escapes and control characters. What is no text shows as U+FFFD.
 func legible(b []byte) string {
-	return strings.ToValidUTF8(string(escapes.ReplaceAll(b, nil)), "\uFFFD")
+	return strings.Map(func(c rune) rune {
+		if c < ' ' && !strings.ContainsRune("\t\n\r", c) || c == 0x7f {
+			return utf8.RuneError
+		}
+		return c
+	}, strings.ToValidUTF8(string(escapes.ReplaceAll(b, nil)), "\uFFFD"))
 }
 
 // content is what a file tool gave, up to a budget from its beginning, and whether it was cut. An output that is a blob is asked for;

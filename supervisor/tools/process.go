@@ -9,6 +9,19 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
+// ofSession says why an id is none of a command of this session. Ids name commands of all sessions of a caller, and a model has the one that
+// it was given.
+func (r *run) ofSession(execID string) *failure {
+	p, err := r.host.Process(r.ctx, execID)
+	if err != nil {
+		return r.refused(err)
+	}
+	if p.SessionID != r.call.SessionID {
+		return &failure{status: "error", code: api.CodeExecNotFound, message: "no command of this session has this id"}
+	}
+	return nil
+}
+
 // Commands are tools of nobody's in particular: they start a command, poll it, write to it and end it, by the supervisor's own ids.
 // Whoever speaks a protocol with them has progress and cancellation from it.
 func Commands() []Tool {
@@ -41,13 +54,16 @@ func Commands() []Tool {
 			},
 		},
 		{
-			Name: "process_output", Text: "Read what a command has written behind a cursor, and whether it has ended.", Ops: []api.Op{api.OpOutput}, ReadOnly: true, Idempotent: true,
+			Name: "process_output", Text: "Read what a command has written behind a cursor, and whether it has ended.", Ops: []api.Op{api.OpProcessGet, api.OpOutput}, ReadOnly: true, Idempotent: true,
 			Args: []Arg{
 				id,
 				{Name: "after", Text: "The cursor of an earlier answer; the beginning if it is not said."},
 				{Name: "wait_ms", Kind: Number, Min: 0, Max: math.MaxInt32, Default: 0, Text: "Milliseconds to wait for the end."},
 			},
 			do: func(r *run, v values) *Answer {
+				if f := r.ofSession(v.text("exec_id")); f != nil {
+					return r.failed(*f)
+				}
 				o := outcome{execID: v.text("exec_id"), cursor: v.text("after")}
 				out := &clip{limit: r.call.Profile.Budget}
 				began := time.Now()
@@ -58,7 +74,7 @@ func Commands() []Tool {
 			},
 		},
 		{
-			Name: "process_input", Text: "Write to a command that was started with stdin_open, or end its input.", Ops: []api.Op{api.OpProcessInput}, Destructive: true,
+			Name: "process_input", Text: "Write to a command that was started with stdin_open, or end its input.", Ops: []api.Op{api.OpProcessGet, api.OpProcessInput}, Destructive: true,
 			Args: []Arg{
 				id,
 				{Name: "text", Text: "What to write."},
@@ -73,7 +89,7 @@ func Commands() []Tool {
 			},
 		},
 		{
-			Name: "process_cancel", Text: "End a command with all that it started: TERM, then KILL.", Ops: []api.Op{api.OpProcessCancel}, Destructive: true, Idempotent: true,
+			Name: "process_cancel", Text: "End a command with all that it started: TERM, then KILL.", Ops: []api.Op{api.OpProcessGet, api.OpProcessCancel}, Destructive: true, Idempotent: true,
 			Args: []Arg{id},
 			do: func(r *run, v values) *Answer {
 				ask := api.ProcessCancel{ProcessRef: api.ProcessRef{ExecID: v.text("exec_id")}}
@@ -87,6 +103,9 @@ func Commands() []Tool {
 
 // control is an operation on an execution.
 func (r *run) control(op api.Op, ask any, execID string, text func(*api.ControlResult) string) *Answer {
+	if f := r.ofSession(execID); f != nil {
+		return r.failed(*f)
+	}
 	receipt, f := r.do(op, ask)
 	if f != nil {
 		a := r.failed(*f)

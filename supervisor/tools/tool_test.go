@@ -219,6 +219,7 @@ func TestLegible(t *testing.T) {
 		"progress\r100%":             "progress\r100%",
 		"\x1b(Bplain\x1b=":           "plain",
 		"no escape [31m":             "no escape [31m",
+		"a\x00b\tc\r\n\x7f":          "a\uFFFDb\tc\r\n\uFFFD",
 		"\x1bPq#0;2;0;0;0\x1b\\over": "over",
 	} {
 		if got := legible([]byte(in)); got != want {
