@@ -22,7 +22,7 @@ func openPane(t testing.TB, env ...string) *pane {
 		skip(t, "needs tmux: what a person sees is a screen")
 	}
 	p := &pane{t, "stockade-" + filepath.Base(t.TempDir()) + fmt.Sprint(time.Now().UnixNano())}
-	p.tmux(append([]string{"-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "env", "-i", "PS1=host> ", "TERM=tmux-256color", "PATH=" + bin + ":/usr/bin:/bin"}, append(env, "bash", "--norc", "--noprofile")...)...)
+	p.tmux(append([]string{"-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "env", "-i", "PS1=host> ", "TERM=screen", "PATH=" + bin + ":/usr/bin:/bin"}, append(env, "bash", "--norc", "--noprofile")...)...)
 	t.Cleanup(func() { exec.Command("tmux", "-L", p.name, "kill-server").Run() })
 	return p
 }

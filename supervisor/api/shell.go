@@ -188,6 +188,9 @@ type ShellOutput struct {
 	Receipt   *Receipt     `json:"receipt,omitzero"`
 }
 
+// ShellEnded is the status with which a WebSocket is closed when its shell has ended: who leaves one that goes on, closes it, too.
+const ShellEnded = 4000
+
 // ShellMessage is a text message to who is attached to a shell: exactly one of its members is there.
 type ShellMessage struct {
 	Output *ShellOutput `json:"output,omitzero"` // of the bytes of the binary message before it

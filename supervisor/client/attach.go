@@ -101,7 +101,7 @@ func (a *Attachment) Act(ctx context.Context, action api.ShellAction) error {
 func (a *Attachment) Next(ctx context.Context) (*Screen, error) {
 	kind, b, err := a.conn.Read(ctx)
 	switch {
-	case websocket.CloseStatus(err) == websocket.StatusNormalClosure:
+	case websocket.CloseStatus(err) == api.ShellEnded:
 		return nil, io.EOF
 	case err != nil:
 		return nil, &lost{fmt.Errorf("attached: %w", err)}

@@ -18,7 +18,7 @@ import (
 //	  │◀──────── binary: output, as it came out ────┤
 //	  │◀──────── text: a ShellMessage ──────────────┤  of the binary message before it, without the bytes: token,
 //	  │                                             │  state, prompts, exit codes; or that somebody else types now
-//	  ╳  close                                      │  the shell goes on
+//	  ╳  close                                      │  the shell goes on, unless the server closes with ShellEnded
 //
 // Whoever is slow is not waited for: what is overwritten meanwhile is said to be (truncated).
 
@@ -135,7 +135,7 @@ func (c *call) converse(watch *api.Request, moves chan<- *api.ShellInput, news <
 	case denial != nil:
 		out.text(ctx, api.ShellMessage{Denied: denial})
 	case failed == nil:
-		conn.Close(websocket.StatusNormalClosure, "the shell has ended")
+		conn.Close(api.ShellEnded, "the shell has ended")
 	}
 	cancel()
 }
