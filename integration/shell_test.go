@@ -29,6 +29,9 @@ type keyboard struct {
 func openShell(t testing.TB, c *client.Client, ask api.Exec) *keyboard {
 	t.Helper()
 	s, r, err := c.OpenShell(t.Context(), ask)
+	if err == nil && s == nil && r.Outcome == api.OutcomeOK { // it has ended by now
+		return &keyboard{TB: t, c: c, exec: r.ExecID}
+	}
 	if err != nil || s == nil {
 		t.Fatalf("open shell: %v, %+v", err, r)
 	}
@@ -396,7 +399,7 @@ func concurrentCallers(t *testing.T, c *client.Client, bash api.Exec) {
 	s := openShell(t, c, api.Exec{SessionID: bash.SessionID, Argv: []string{"sh", "-c", "stty -echo; echo ready; cat >/tmp/typed; echo got $(wc -c </tmp/typed)"}})
 	defer s.close("force")
 	s.expect("ready\r\n")
-	const callers, each = 8, 10
+	const callers, each = 8, 5
 	line := func(caller, n int) string {
 		return strings.Repeat(string(rune('a'+caller)), 400) + fmt.Sprintf("-%02d\n", n)
 	}

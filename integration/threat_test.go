@@ -91,7 +91,7 @@ func listed() (ids []string) {
 			ids = append(ids, fmt.Sprintf("T%03d", n))
 		}
 	}
-	return append(ids, "T101", "T102", "T103", "T104", "T109")
+	return append(ids, "T101", "T102", "T103", "T104", "T105", "T107", "T108", "T109", "T110", "T111")
 }
 
 // shows reports whether a test function of a directory has an id in its comment.

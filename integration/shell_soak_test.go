@@ -1,0 +1,82 @@
+package integration
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockade-dev/stockade/internal/testbox"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// TestShellsMany: shells that come and go, and a terminal that changes its size all the time, leave no terminal, descriptor or
+// memory behind (T107, T110). STOCKADE_SOAK=1 has 10,000 shells and 100,000 sizes.
+func TestShellsMany(t *testing.T) {
+	shells, sizes := 10, 200
+	if os.Getenv("STOCKADE_SOAK") == "1" {
+		shells, sizes = 10_000, 100_000
+	}
+	d := start(t)
+	c := d.Client()
+	session := opened(t, c, nil).SessionID
+	round := func() {
+		s := openShell(t, c, api.Exec{SessionID: session, Argv: []string{"/bin/bash", "--norc", "-i"}})
+		s.idle()
+		s.close("force")
+	}
+	round()
+	terminals, descriptors, memory := terminalsOf(t), descriptorsOf(t, d), memoryOf(t, d)
+	for range shells {
+		round()
+	}
+	s := openShell(t, c, api.Exec{SessionID: session, Argv: []string{"cat"}})
+	for i := range sizes {
+		r, err := c.ResizeShell(t.Context(), api.ShellResize{ProcessRef: api.ProcessRef{ExecID: s.exec}, Cols: 10 + i%200, Rows: 10 + i%50})
+		if err != nil || !r.Payload.Shell.Accepted {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	s.close("force")
+	eventually(t, "no terminal is left", func() bool { return terminalsOf(t) <= terminals })
+	eventually(t, "no descriptor is left", func() bool { return descriptorsOf(t, d) <= descriptors+3 })
+	if most := memory + 64<<20; memoryOf(t, d) > most {
+		t.Errorf("the daemon came to have %d bytes, %d before", memoryOf(t, d), memory)
+	}
+}
+
+func terminalsOf(t *testing.T) int {
+	b, err := os.ReadFile("/proc/sys/kernel/pty/nr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// descriptorsOf are those of daemon and runner.
+func descriptorsOf(t *testing.T, d *testbox.Daemon) (n int) {
+	d.Client().CloseIdle()
+	time.Sleep(20 * time.Millisecond)
+	for _, pid := range []int{d.PID(), d.Runner()} {
+		list, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(list)
+	}
+	return n
+}
+
+// memoryOf is the most that the daemon had.
+func memoryOf(t *testing.T, d *testbox.Daemon) int64 {
+	n, err := d.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
