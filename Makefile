@@ -27,7 +27,7 @@ test: vet unit policy integration  ## everything, in less than twelve minutes on
 	@bash scripts/test-v2 --rows
 
 unit: setup                    ## what needs no binaries
-	bash scripts/delegated $(GO) test -count=1 $$($(GO) list ./... | grep -v /integration)
+	bash scripts/delegated $(GO) test -count=1 -p 3 $$($(GO) list ./... | grep -v /integration)
 	$(GO) test -count=1 -tags failpoint -run Failpoint $(CRASHING)
 
 integration: build failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
