@@ -36,7 +36,7 @@ type Screen struct {
 	News   string           // "observer": somebody else types from here on
 }
 
-// Attach sits down at a shell. A refusal is an *api.Error, which names its receipt.
+// Attach sits down at a shell. A refusal is an *api.Error; its receipt is among the others.
 func (c *Client) Attach(ctx context.Context, execID string, s Seat) (*Attachment, error) {
 	q := url.Values{}
 	for name, value := range map[string]string{"after": s.After, "cols": number(s.Cols), "rows": number(s.Rows), "observe": flag(s.Observe), "takeover": flag(s.Takeover)} {

@@ -73,7 +73,7 @@ func attach(c *call) {
 	select {
 	case <-done: // refused
 		if failed == nil { // clients of WebSockets read a kilobyte of a refusal, and a receipt is more
-			failed = api.Errorf(receipt.ErrorCode, "%.500s (receipt %s)", receipt.ErrorMessage, receipt.IntentID)
+			failed = api.Errorf(receipt.ErrorCode, "%.500s", receipt.ErrorMessage)
 		}
 		c.fail(failed)
 		return
