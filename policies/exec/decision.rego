@@ -72,8 +72,10 @@ deny contains {
 	"subject": "operation",
 	"message": "this entry point decides host.exec and host.shell.open only",
 } if {
-	not input.request.op in {"host.exec", "host.shell.open"}
+	not decided_here # by a rule: without an operation the reference itself would be undefined
 }
+
+decided_here if input.request.op in {"host.exec", "host.shell.open"}
 
 # METADATA
 # title: The session is the caller's own

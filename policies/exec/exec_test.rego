@@ -40,6 +40,8 @@ test_a_command_is_allowed if allowed(base)
 
 test_a_shell_is_a_command if allowed(json.patch(base, [{"op": "replace", "path": "/request/op", "value": "host.shell.open"}]))
 
+test_without_an_operation_nothing_is_allowed if not allowed(json.remove(base, ["/request/op"]))
+
 test_without_a_session_nothing_is_allowed if not allowed(json.remove(base, ["/session"]))
 
 test_without_a_grant_nothing_is_allowed if not allowed(json.remove(base, ["/session/grant"]))
