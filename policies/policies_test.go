@@ -98,7 +98,7 @@ func modules(t *testing.T, tests bool) map[string]*ast.Module {
 	return found
 }
 
-// TestStrict is "opa check --strict -s schemas/input.json", and "opa fmt": the library is for whoever has OPA's own tools.
+// TestStrict is "opa check --strict --capabilities capabilities.json -s schemas/input.json", and "opa fmt": the library is for whoever has OPA's own tools.
 func TestStrict(t *testing.T) {
 	text, err := fs.ReadFile(rego.Schemas(), "input.json")
 	if err != nil {
@@ -115,7 +115,7 @@ func TestStrict(t *testing.T) {
 		all[name] = m
 	}
 	compile := func() error {
-		c := ast.NewCompiler().WithStrict(true).WithSchemas(set).WithUseTypeCheckAnnotations(true)
+		c := ast.NewCompiler().WithStrict(true).WithCapabilities(rego.Capabilities()).WithSchemas(set).WithUseTypeCheckAnnotations(true)
 		if c.Compile(all); c.Failed() {
 			return c.Errors
 		}

@@ -80,7 +80,7 @@ denial), 2 the command could not do its work.`,
 	}
 	cmd.PersistentFlags().BoolVar(&b.json, "json", false, "print one JSON document")
 	cmd.AddCommand(
-		b.init(), b.check(), b.test(), b.eval(), b.why(), b.schema(), b.audit(), b.replay(), b.diff(), b.bench(), b.learn(),
+		b.init(), b.check(), b.test(), b.eval(), b.why(), b.schema(), b.capabilities(), b.audit(), b.replay(), b.diff(), b.bench(), b.learn(),
 		b.keygen(), b.sign(),
 	)
 	return cmd

@@ -1,6 +1,7 @@
 package workbench
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,5 +29,29 @@ func TestSchema(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "exec_input.json")); err != nil {
 		t.Error(err)
+	}
+}
+
+// What OPA's own tools are told is what there is: our functions, and none that a policy may not call.
+func TestCapabilities(t *testing.T) {
+	out, code := run(t, Options{}, "capabilities")
+	var c struct {
+		Builtins []struct {
+			Name string
+			Decl struct{ Args []any }
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &c); code != 0 || err != nil {
+		t.Fatalf("%d %v %s", code, err, out)
+	}
+	known := map[string]int{}
+	for _, b := range c.Builtins {
+		known[b.Name] = len(b.Decl.Args)
+	}
+	if known["stockade.below"] != 2 || known["startswith"] != 2 {
+		t.Errorf("%v", known)
+	}
+	if _, ok := known["http.send"]; ok || len(known) < 50 {
+		t.Errorf("%d, http.send among them: %v", len(known), ok)
 	}
 }
