@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stockade-dev/stockade/internal/failpoint"
 	"github.com/stockade-dev/stockade/internal/prompt"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/pty"
@@ -152,7 +151,6 @@ func actKeys(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 	}
 	done := typing{s: s, x: x}
 	err := done.all(ctx, ask)
-	failpoint.Hit("supervisor.shell.typed")
 	if ask.InputID != "" && (done.bytes > 0 || err == nil) {
 		in.note(ask.InputID)
 	}

@@ -273,6 +273,7 @@ func (x *execution) follow(process *guest.Process) {
 		exit.Status = syscall.WaitStatus(syscall.SIGKILL)
 	}
 	if !x.background {
+		x.hearOut()
 		x.empty()
 	}
 	usage, err := x.leaf.Usage()
@@ -311,6 +312,20 @@ func (x *execution) leave() {
 	}
 	x.session.finish(x)
 	x.session.count()
+}
+
+// hearing is how long those who listen to a terminal have when its leader has ended: the kernel tells them (SIGHUP), and a
+// program that is told may want to put something down.
+const hearing = time.Second
+
+// hearOut waits for them, unless they are to be killed.
+func (x *execution) hearOut() {
+	if x.outlet == nil || x.killed.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hearing)
+	defer cancel()
+	_ = x.leaf.Wait(ctx)
 }
 
 // empty kills whatever is left in the leaf and waits until it is gone.
