@@ -275,12 +275,7 @@ func decide(c *call) {
 		c.fail(err)
 		return
 	}
-	body, err := c.body()
-	if err != nil {
-		c.fail(err)
-		return
-	}
-	ask, err := api.Decode[api.Ask](body)
+	ask, err := asked[api.Ask](c)
 	if err != nil {
 		c.fail(err)
 		return

@@ -53,6 +53,15 @@ func declare(req *api.Request, body api.Scope) *api.Error {
 	return api.Errorf(api.CodeInvalidHeader, "the Stockade-Scope header and the body declare different scopes")
 }
 
+// asked decodes a body that is no operation's parameters.
+func asked[T any](c *call) (ask T, err *api.Error) {
+	body, err := c.body()
+	if err != nil {
+		return ask, err
+	}
+	return api.Decode[T](body)
+}
+
 // fromBody makes a request of an operation whose parameters are the body.
 func (c *call) fromBody(op api.Op) (*api.Request, *api.Error) {
 	body, err := c.body()

@@ -31,12 +31,7 @@ func callTool(c *call) {
 		c.fail(err)
 		return
 	}
-	body, err := c.body()
-	if err != nil {
-		c.fail(err)
-		return
-	}
-	ask, err := api.Decode[api.ToolCall](body)
+	ask, err := asked[api.ToolCall](c)
 	if err != nil {
 		c.fail(err)
 		return
