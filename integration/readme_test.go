@@ -30,6 +30,19 @@ func TestTour(t *testing.T) {
 	}
 }
 
+// inOrder checks that the output of a guide has all that is wanted, in this order.
+func inOrder(t *testing.T, text string, wanted ...string) {
+	t.Helper()
+	for _, want := range wanted {
+		_, after, found := strings.Cut(text, want)
+		if !found {
+			t.Errorf("the guide shows no %q after what came before it", want)
+			continue
+		}
+		text = after
+	}
+}
+
 // guide runs the commands of a section of a document as they stand there, but for those that are replaced, in a place of its
 // own, and returns what they print. None of them fails, is unknown, or leaves anything behind.
 func guide(t *testing.T, document, heading string, replaced ...string) string {
