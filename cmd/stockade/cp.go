@@ -33,10 +33,10 @@ A directory is copied with all that is below it. What TARGET names and is a dire
 under its own name. Executable files stay so; owners, times and other bits are those of whoever writes.
 What is no file and no directory is left out, told, and ends cp with 1: links of ours, and inside
 what leads to no file.`,
-		Example: `  stockade cp src "$id":/work/
-  stockade cp "$id":/work/out ./out
-  git archive HEAD | stockade cp - "$id":/work
-  stockade cp "$id":/work - | tar -tv`,
+		Example: `  stockade cp src "$id":/repo/
+  stockade cp "$id":/repo/out ./out
+  git archive HEAD | stockade cp - "$id":/repo
+  stockade cp "$id":/repo - | tar -tv`,
 		Args: arguments(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args[0], args[1]) },
 	}
