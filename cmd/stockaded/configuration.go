@@ -34,7 +34,7 @@ type setting struct {
 // flags are. It looks at the whole file and sets nothing. What it returns can be applied: every name is a flag's, and
 // every value is one that its flag accepts. Unknown and repeated members, null, and what follows the object are refused.
 func parseConfiguration(text []byte, fresh func() *pflag.FlagSet) ([]setting, error) {
-	plain, err := hujson.Standardize(text)
+	plain, err := hujson.Standardize(bytes.Clone(text)) // it writes over what it is given
 	if err != nil {
 		return nil, err
 	}
