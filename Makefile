@@ -32,9 +32,9 @@ unit: setup                    ## what needs no binaries
 	bash scripts/delegated $(GO) test -count=1 -p 3 $$($(GO) list ./... | grep -v /integration)
 	$(GO) test -count=1 -tags failpoint -run Failpoint $(CRASHING)
 
-integration: build failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
+integration: generated failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
 	bash scripts/setup tests || true # without node, one test says that it is skipped
-	STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12m ./integration/...
+	STOCKADE_BIN=$(CURDIR)/$(BIN) STOCKADE_GENERATED=$(CURDIR)/build/generated bash scripts/delegated $(GO) test -count=1 -timeout 12m ./integration/...
 
 test-v2:                       ## the isolation tests in a virtual machine, Debian 12 as it is; KERNELS='6.12 6.1-nolandlock' are its newest kernel, and none of its Landlock
 	bash scripts/test-v2 $(KERNELS)
