@@ -147,7 +147,7 @@ func (d *schemaDocument) typescript() []byte {
 	}
 	b.WriteString("}\n\n" +
 		"/** What a client has to know of a route: whether it takes a key, whether it can be asked again as it is, and what it answers with. */\n" +
-		"export interface Route {\n  readonly key: boolean;\n  readonly repeatable: boolean;\n  readonly replies: Readonly<Record<number, string>>;\n  readonly event?: string;\n}\n\n" +
+		"export interface Route {\n  readonly key: boolean;\n  readonly repeatable: boolean;\n  readonly body?: string;\n  readonly replies: Readonly<Record<number, string>>;\n  readonly event?: string;\n}\n\n" +
 		"export const routes: Readonly<Record<keyof Routes, Route>> = {\n")
 	for _, r := range d.operations() {
 		fmt.Fprintf(&b, "  %q: { key: %v, repeatable: %v, replies: {", r.name, r.keyed(), !r.keyed() && r.Operation != "" || r.method == "GET")
@@ -157,6 +157,9 @@ func (d *schemaDocument) typescript() []byte {
 			}
 		}
 		b.WriteString(" }")
+		if in := replyName(r.Body); in != "" {
+			fmt.Fprintf(&b, ", body: %q", in)
+		}
 		if e, ok := r.Responses["200"].media("application/x-ndjson"); ok {
 			fmt.Fprintf(&b, ", event: %q", e.name())
 		}
@@ -324,7 +327,7 @@ func (d *schemaDocument) body(r documented) string {
 	return "undefined"
 }
 
-// replyName is the schema of an answer; "bytes" is content, and "*" any JSON.
+// replyName is the schema of an answer, or of a body; "bytes" is content, and "*" any JSON.
 func replyName(b *bodyOf) string {
 	if s, ok := b.media("application/json"); ok {
 		return cmp.Or(s.name(), "*")

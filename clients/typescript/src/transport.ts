@@ -74,7 +74,7 @@ export class Transport {
       const body = await collect(response, ask.signal);
       if (route.replies[status] === "bytes") return { status, document: body as never };
       const document = read(name, status, body);
-      if (!route.key && isReceipt(document, route.replies[status])) throw refused(document);
+      if (!route.key && status >= 400 && isReceipt(document)) throw refused(document); // in place of what was to be read
       return { status, document: document as never };
     });
   }
@@ -95,7 +95,7 @@ export class Transport {
         const status = response.statusCode ?? 0;
         if (!(response.headers["content-type"] ?? "").startsWith("application/x-ndjson")) {
           const document = read(name, status, await collect(response, ask.signal));
-          if (isReceipt(document, "Receipt")) throw refused(document);
+          if (status >= 400 && isReceipt(document)) throw refused(document);
           if (status === 410) throw new GoneError((document as { gone: never }).gone);
           throw new RequestError("internal_error", `${name} answered ${status} without a stream`, status);
         }
@@ -137,7 +137,7 @@ export class Transport {
     const path = name.slice(space + 1).replace(/\{(\w+)\}/g, (_, parameter: string) => {
       const value = (ask.path as Record<string, string> | undefined)?.[parameter];
       if (value === undefined || value === "") throw new TypeError(`${name}: ${parameter} is missing`);
-      return encodeURIComponent(value);
+      return encodeURIComponent(value).replaceAll("%3A", ":");
     });
     const query = new URLSearchParams();
     for (const [parameter, value] of Object.entries((ask.query ?? {}) as Query)) {
@@ -258,8 +258,8 @@ export function read(name: keyof Routes, status: number, body: Uint8Array): unkn
   return shape(as, document);
 }
 
-function isReceipt(document: unknown, as: string | undefined): document is Receipt {
-  return as === undefined || as === "Receipt" ? typeof document === "object" && document !== null && "outcome" in document && (document as Receipt).outcome !== "ok" : false;
+function isReceipt(document: unknown): document is Receipt {
+  return typeof document === "object" && document !== null && "intent_id" in document && "outcome" in document;
 }
 
 function refused(receipt: Receipt): Error {
