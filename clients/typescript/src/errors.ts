@@ -54,19 +54,17 @@ export class Denied extends OperationError {
   readonly object: string | undefined;
   /** The rule that spoke, `file:line package.rule`, where the record names it. */
   readonly rule: string | undefined;
-  /** What the rule says about it, or what its code means. */
-  readonly hint: string | undefined;
+  /** What the code means, and how to find out what would help. */
+  readonly hint: string;
 
   constructor(receipt: Receipt) {
     const reasons = receipt.deny ?? [];
     const first = reasons[0];
-    const hint = first?.message ?? receipt.error_message ?? codes[receipt.error_code ?? ""]?.meaning;
-    const code = first?.code ?? receipt.error_code ?? "denied";
-    super(receipt, [`${receipt.op} denied: ${code}`, first?.subject, hint].filter(Boolean).join(": "));
+    super(receipt, [`${receipt.op} denied`, receipt.error_code, first?.subject, first?.message ?? receipt.error_message].filter(Boolean).join(": "));
     this.reasons = reasons;
     this.object = first?.subject;
     this.rule = speaking(receipt.policy?.rules);
-    this.hint = hint;
+    this.hint = [codes[this.code]?.meaning, `\`stockade policy why ${this.intent}\` says what would help.`].filter(Boolean).join(" ");
   }
 }
 
