@@ -15,6 +15,7 @@ import (
 // what is done when answers get lost, and an agent whose supervisor is killed three times. As a soak that agent makes a thousand calls.
 func TestPython(t *testing.T) {
 	needRoot(t)
+	t.Parallel() // its supervisors are its own
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		skip(t, "python3 is not installed: scripts/setup tests would do it")

@@ -6,8 +6,11 @@ const (
 	cterm       = "golang.org/x/term"
 	websocket   = "github.com/coder/websocket"
 	cobra       = "github.com/spf13/cobra"
+	connect     = "connectrpc.com/connect"
 	cpath       = "C"
+	errdetails  = "google.golang.org/genproto/googleapis/rpc"
 	fsnotify    = "github.com/fsnotify/fsnotify"
+	grpcreflect = "connectrpc.com/grpcreflect"
 	jsonSchema  = "github.com/google/jsonschema-go"
 	jsonexp     = "github.com/go-json-experiment/json"
 	libcgroups  = "github.com/opencontainers/cgroups"
@@ -19,6 +22,7 @@ const (
 	nftables    = "github.com/google/nftables"
 	opa         = "github.com/open-policy-agent/opa"
 	pflag       = "github.com/spf13/pflag"
+	protobuf    = "google.golang.org/protobuf"
 	runc        = "github.com/opencontainers/runc"
 	runtimeSpec = "github.com/opencontainers/runtime-spec"
 	tlog        = "golang.org/x/mod"
@@ -99,7 +103,8 @@ var Table = []Row{
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp, websocket}},
 	{"supervisor/tools", []string{"supervisor/api", "sandbox/file"}, []string{jsonexp}},
 	{"supervisor/mcp", []string{"supervisor/api", "supervisor/tools"}, []string{mcpSDK, jsonSchema}},
-	{"supervisor/server", []string{"supervisor/api", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket}},
+	{"supervisor/rpc", nil, []string{connect, protobuf}},
+	{"supervisor/server", []string{"supervisor/api", "supervisor/rpc", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket, connect, grpcreflect, errdetails, protobuf}},
 
 	// Test equipment.
 	{"internal/archtest", nil, nil},
@@ -134,6 +139,7 @@ var Walls = []Reach{
 	{netlink, []string{"cmd/stockade-run"}},
 	{nftables, []string{"cmd/stockade-run"}},
 	{cpath, []string{"cmd/stockade-run"}},
+	{connect, []string{"cmd/stockaded"}},
 }
 
 // Gates are the packages through which a module enters the tree.
@@ -148,4 +154,6 @@ var Gates = []struct {
 	{nftables, []string{"sandbox/network", "sandbox/host"}},
 	{xnet, []string{"sandbox/relay", "sandbox/network", "internal/testbox", "rego"}},
 	{cobra, []string{"cmd", "rego/workbench"}},
+	{connect, []string{"supervisor/rpc", "supervisor/server"}},
+	{protobuf, []string{"supervisor/rpc", "supervisor/server"}},
 }

@@ -14,7 +14,7 @@ from stockade import AsyncSession, AsyncStockade, Interrupted, Session, Stockade
 from . import daemon
 
 #: calls of the agents: a thousand where there is time for it
-CALLS = 1000 if os.environ.get("STOCKADE_SOAK") == "1" else 250
+CALLS = 1000 if os.environ.get("STOCKADE_SOAK") == "1" else 160
 KILLS = 3
 
 
@@ -59,21 +59,21 @@ class Restarts(unittest.TestCase):
 
     def test_a_command_that_runs(self) -> None:
         s = self.session()
-        thread = self.killing(0.5)
-        r = s.exec(["sh", "-c", "echo x >>log; sleep 1.5; echo done"])
+        thread = self.killing(0.3)
+        r = s.exec(["sh", "-c", "echo x >>log; sleep 1; echo done"])
         thread.join()
         self.assertEqual((r.text, r.exit_code, s.read_text("log")), ("done\n", 0, "x\n"))
 
     def test_a_stream(self) -> None:
         s = self.session()
-        thread = self.killing(0.4, 0.4)
+        thread = self.killing(0.3, 0.3)
         out, frames = b"", []
-        for event in s.stream(["sh", "-c", "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo $i; sleep 0.005; done; sleep 1"]):
+        for event in s.stream(["sh", "-c", "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo $i; sleep 0.005; done; sleep 0.3"]):
             out += event.bytes or b""
             if event.frame is not None:
                 frames.append(event.frame.seq)
         thread.join()
-        self.assertEqual(out, b"".join(b"%d\n" % n for n in range(1, 301)))
+        self.assertEqual(out, b"".join(b"%d\n" % n for n in range(1, 201)))
         self.assertEqual(frames, list(range(1, len(frames) + 1)))
 
     def test_input_shells_and_events(self) -> None:
@@ -92,9 +92,9 @@ class Restarts(unittest.TestCase):
 
     def test_a_call_of_a_tool_that_nobody_answered(self) -> None:
         s = self.session()
-        thread = self.killing(0.5)
+        thread = self.killing(0.3)
         with self.assertRaises(Interrupted) as e:
-            s.call_tool("gemini", {"functionCall": {"name": "run_shell_command", "args": {"command": "sleep 2"}}})
+            s.call_tool("gemini", {"functionCall": {"name": "run_shell_command", "args": {"command": "sleep 1"}}})
         thread.join()
         self.assertEqual((e.exception.code, e.exception.receipt), ("unanswered", None))
 
