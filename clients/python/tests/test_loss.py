@@ -156,7 +156,9 @@ class Loss(unittest.TestCase):
 
     def test_a_write_that_a_restart_cut_off_is_told(self) -> None:
         cut = answer(receipt("host.fs.write_file", "faulted", "supervisor_restarted"), 503)
-        self.play(lambda client: self.assertRaises(Interrupted, client.session("s-1").write_file, "f", ""), (cut, False))
+        with self.assertRaises(Interrupted) as e:
+            self.play(lambda client: client.session("s-1").write_file("f", ""), (cut, False))
+        self.assertEqual(e.exception.code, "supervisor_restarted")
 
     def test_a_call_of_a_tool(self) -> None:
         catalogue = answer(json.dumps({"profile": "p", "tools": [{"name": n, "description": "", "input_schema": {}, "definition": {}, "operations": [], "read_only": r}
