@@ -28,7 +28,6 @@ import (
 // remotes are the handlers by their paths.
 func (s *Server) remotes() map[string]http.Handler {
 	options := connect.WithHandlerOptions(
-		connect.WithReadMaxBytes(api.MaxBody),
 		connect.WithCompression("gzip", nil, nil), // as elsewhere on the socket, content comes as it is
 		connect.WithCodec(strictProto{}), connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 	)
