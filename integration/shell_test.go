@@ -307,7 +307,7 @@ func backgroundCleanup(t *testing.T, c *client.Client, bash api.Exec) {
 }
 
 // backgroundKept: where policy lets processes live in the background, a job goes on behind its shell, is told that the terminal is gone, and ends
-// with the session (R027, R168, R169).
+// with the session (R028, R168, R169).
 func backgroundKept(t *testing.T, c *client.Client) {
 	background := true
 	session := opened(t, c, func(o *api.SessionOpen) {
