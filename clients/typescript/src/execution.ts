@@ -21,6 +21,7 @@ export class Execution implements AsyncIterable<Event> {
   readonly intent: string;
   #receipt: Receipt | undefined;
   readonly #aborted: AbortSignal | undefined;
+  readonly #end = () => void this.cancel().catch(() => undefined); // who waits is told why; that it had ended is no news
 
   constructor(
     readonly session: Session,
@@ -32,9 +33,15 @@ export class Execution implements AsyncIterable<Event> {
     this.#receipt = of.receipt;
     this.#aborted = signal;
     if (signal === undefined || this.#receipt !== undefined) return;
-    const end = () => void this.cancel().catch(() => undefined); // who waits is told why; that it had ended is no news
-    if (signal.aborted) end();
-    else signal.addEventListener("abort", end, { once: true });
+    if (signal.aborted) this.#end();
+    else signal.addEventListener("abort", this.#end, { once: true });
+  }
+
+  /** It has ended, and this is what is said of it. */
+  #ended(receipt: Receipt | undefined): void {
+    if (receipt === undefined) return;
+    this.#receipt = receipt;
+    this.#aborted?.removeEventListener("abort", this.#end);
   }
 
   /** Every event, the receipt last. Connections that are lost are taken up again: nothing is left out, nothing comes twice. */
@@ -47,7 +54,7 @@ export class Execution implements AsyncIterable<Event> {
     const ask = { path: { exec_id: this.id }, signal: options.signal ?? this.#aborted };
     for await (const event of this.session.stockade.follow("GET /v1/executions/{exec_id}/output", ask, options.after, (e: Event) => e.cursor)) {
       if (event.kind === "keepalive") continue;
-      if (event.receipt !== undefined) this.#receipt = event.receipt;
+      this.#ended(event.receipt);
       yield event;
     }
   }
@@ -92,7 +99,7 @@ export class Execution implements AsyncIterable<Event> {
       });
       const page = document as { frames: { seq: number | bigint }[]; gone?: { first_available?: string }; receipt?: Receipt };
       seq = page.frames.length > 0 ? String(page.frames.at(-1)!.seq) : seq;
-      this.#receipt = page.receipt;
+      this.#ended(page.receipt);
     }
     return this.#receipt;
   }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { getEventListeners } from "node:events";
 import { mkdtemp, readFile, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -107,6 +108,9 @@ describe("a session", { skip: without }, () => {
     while ((await find())[0]?.state === "running") await sleep(20);
     assert.equal((await find())[0]?.state, "canceled");
     await assert.rejects(s.exec(["true"], { signal: AbortSignal.abort() }), { name: "AbortError" });
+    const long = new AbortController();
+    for (let i = 0; i < 3; i++) await s.exec(["true"], { signal: long.signal });
+    assert.equal(getEventListeners(long.signal, "abort").length, 0, "what has ended listens no more");
     const following = new AbortController();
     const x = await s.start(["sleep", "1000"]);
     const reading = (async () => {
@@ -168,9 +172,12 @@ describe("a session", { skip: without }, () => {
   });
 
   test("tells what happens", async () => {
-    const other = await stockade.open({ profile: "workspace", accept_degraded: degraded() });
-    await other.exec(["true"]);
-    await other.close();
+    let other: Session;
+    {
+      await using opened = await stockade.open({ profile: "workspace", accept_degraded: degraded() });
+      await opened.exec(["true"]);
+      other = opened;
+    }
     const kinds = new Set<string>();
     for await (const notice of other.events()) kinds.add(notice.kind);
     assert.ok(kinds.has("SESSION_STATE") && kinds.has("PROCESS_STATE"), [...kinds].join());
