@@ -89,6 +89,8 @@ describe("a session", { skip: without }, () => {
     const kinds = new Set<string>();
     for await (const event of x) kinds.add(event.kind);
     assert.deepEqual([...kinds].sort(), ["frame", "output", "receipt"]);
+    await x.end(); // it has ended long since
+    await assert.rejects(x.end("more"), (e: Faulted) => e.code === "exec_ended");
   });
 
   test("takes what a command does not read at once", async () => {
