@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
@@ -23,6 +24,7 @@ type loadWatch struct {
 	fire     func()
 
 	timer *time.Timer     // nil while nothing runs
+	last  sandbox.Load    // as it was seen last
 	near  map[string]bool // ceilings that it is said to be near
 	lost  bool            // it is said that its network is lost
 }
@@ -47,6 +49,7 @@ func (s *Supervisor) lookAtLoad(ses *session) {
 	defer cancel()
 	now, err := s.launcher.Load(ctx, ses.id)
 	if err == nil {
+		ses.sawLoad(now)
 		if now.NetworkLost {
 			s.networkLost(ses)
 		}
@@ -73,6 +76,12 @@ func (s *Supervisor) lookAtLoad(ses *session) {
 	if ses.state == stateReady {
 		ses.watchLoad()
 	}
+}
+
+func (s *session) sawLoad(l sandbox.Load) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.load.last = l
 }
 
 // networkLost says, once, that a session has lost its network. A supervisor that comes later says it again.
