@@ -95,7 +95,7 @@ SIGUSR1 has it look whether there is another policy, as stockade policy activate
 	retentionFlags(cmd, &c.defaults)
 	policy := workbench.Command(workbench.Options{Records: recorded, All: eachRecorded, Policy: kept, Dial: dial, Socket: socket, StateDir: defaultState})
 	policy.AddCommand(decisionsCommand())
-	cmd.AddCommand(workerCommand(), policy, replayCommand(), fsckCommand())
+	cmd.AddCommand(workerCommand(), policy, replayCommand(), fsckCommand(), backupCommand())
 	return cmd
 }
 

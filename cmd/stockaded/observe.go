@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -23,17 +22,19 @@ type observed struct {
 	metrics *telemetry.Metrics
 	traces  *telemetry.Traces
 	scrapes *http.Server // nil when nobody may
+	log     *slog.Logger
 	closing sync.Once
 }
 
 // observe opens the log, and what else the flags ask for. Whoever calls it closes it.
-func (c *config) observe(ctx context.Context, stderr io.Writer) (*observed, *slog.Logger, error) {
+func (c *config) observe(stderr io.Writer) (*observed, *slog.Logger, error) {
 	o := &observed{metrics: telemetry.New()}
 	log, err := telemetry.NewLog(stderr, c.logLevel, c.logFormat, &o.secrets)
 	if err != nil {
 		return nil, nil, err
 	}
-	if o.traces, err = telemetry.OpenTraces(ctx, c.traces, version, log); err != nil {
+	o.log = log
+	if o.traces, err = telemetry.OpenTraces(c.traces, version, log); err != nil {
 		return nil, nil, err
 	}
 	if c.metrics != "" {
@@ -84,7 +85,7 @@ func (o *observed) close() {
 		ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
 		defer cancel()
 		if err := o.traces.Close(ctx); err != nil {
-			fmt.Fprintln(os.Stderr, "stockaded: traces:", err)
+			o.log.Warn("the last spans are lost", "error", err)
 		}
 	})
 }

@@ -43,7 +43,7 @@ type config struct {
 
 // serve runs the supervisor until ctx ends, and returns when nothing of it is left.
 func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
-	seen, log, err := c.observe(ctx, stderr)
+	seen, log, err := c.observe(stderr)
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,11 @@ const (
 	cterm       = "golang.org/x/term"
 	websocket   = "github.com/coder/websocket"
 	cobra       = "github.com/spf13/cobra"
+	connect     = "connectrpc.com/connect"
 	cpath       = "C"
+	errdetails  = "google.golang.org/genproto/googleapis/rpc"
 	fsnotify    = "github.com/fsnotify/fsnotify"
+	grpcreflect = "connectrpc.com/grpcreflect"
 	jsonSchema  = "github.com/google/jsonschema-go"
 	jsonexp     = "github.com/go-json-experiment/json"
 	libcgroups  = "github.com/opencontainers/cgroups"
@@ -21,6 +24,7 @@ const (
 	otel        = "go.opentelemetry.io/otel"
 	pflag       = "github.com/spf13/pflag"
 	prometheus  = "github.com/prometheus/client_golang"
+	protobuf    = "google.golang.org/protobuf"
 	runc        = "github.com/opencontainers/runc"
 	runtimeSpec = "github.com/opencontainers/runtime-spec"
 	tlog        = "golang.org/x/mod"
@@ -102,7 +106,8 @@ var Table = []Row{
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp, websocket}},
 	{"supervisor/tools", []string{"supervisor/api", "sandbox/file"}, []string{jsonexp}},
 	{"supervisor/mcp", []string{"supervisor/api", "supervisor/tools"}, []string{mcpSDK, jsonSchema}},
-	{"supervisor/server", []string{"supervisor/api", "supervisor/telemetry", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket}},
+	{"supervisor/rpc", nil, []string{connect, protobuf}},
+	{"supervisor/server", []string{"supervisor/api", "supervisor/rpc", "supervisor/telemetry", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket, connect, grpcreflect, errdetails, protobuf}},
 
 	// Test equipment.
 	{"internal/archtest", nil, nil},
@@ -137,6 +142,7 @@ var Walls = []Reach{
 	{netlink, []string{"cmd/stockade-run"}},
 	{nftables, []string{"cmd/stockade-run"}},
 	{cpath, []string{"cmd/stockade-run"}},
+	{connect, []string{"cmd/stockaded"}},
 }
 
 // Gates are the packages through which a module enters the tree.
@@ -151,4 +157,6 @@ var Gates = []struct {
 	{nftables, []string{"sandbox/network", "sandbox/host"}},
 	{xnet, []string{"sandbox/relay", "sandbox/network", "internal/testbox", "rego"}},
 	{cobra, []string{"cmd", "rego/workbench"}},
+	{connect, []string{"supervisor/rpc", "supervisor/server"}},
+	{protobuf, []string{"supervisor/rpc", "supervisor/server"}},
 }

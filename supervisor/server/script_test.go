@@ -27,6 +27,7 @@ type script struct {
 	frames func(context.Context, *api.Request) (*api.FrameList, *api.Receipt, error)
 	wait   func(context.Context, *api.Request) (*api.Process, *api.Receipt, error)
 	list   func(context.Context, *api.Request) (*api.ProcessList, *api.Receipt, error)
+	shell  func(*api.Request) (*api.Shell, *api.Receipt, error)
 }
 
 func (s *script) Do(_ context.Context, req *api.Request, _ func(api.Event)) (*api.Receipt, error) {
@@ -63,6 +64,10 @@ func (s *script) Wait(ctx context.Context, req *api.Request) (*api.Process, *api
 
 func (s *script) Processes(ctx context.Context, req *api.Request) (*api.ProcessList, *api.Receipt, error) {
 	return s.list(ctx, req)
+}
+
+func (s *script) Shell(_ context.Context, req *api.Request) (*api.Shell, *api.Receipt, error) {
+	return s.shell(req)
 }
 
 // settled is a receipt of nothing in particular.

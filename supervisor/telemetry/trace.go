@@ -2,16 +2,13 @@ package telemetry
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	otelcodes "go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -28,33 +25,16 @@ type Traces struct {
 	tracer   trace.Tracer
 }
 
-// Endpoint is where spans go by the environment, as OpenTelemetry names it; "" is nowhere.
-func Endpoint() string {
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
-		if url := os.Getenv(name); url != "" {
-			return url
-		}
-	}
-	return ""
-}
-
 // OpenTraces sends spans to an OTLP collector over HTTP: to endpoint, a URL, or with "" to where the environment says, and
 // nowhere if it does not. It does not wait for the collector, nor does anything else: what it does not take in
 // time is lost.
-func OpenTraces(ctx context.Context, endpoint, version string, log *slog.Logger) (*Traces, error) {
-	var options []otlptracehttp.Option
-	switch {
-	case endpoint != "":
-		options = append(options, otlptracehttp.WithEndpointURL(endpoint))
-	case Endpoint() == "":
-		return nil, nil
-	}
-	exporter, err := otlptracehttp.New(ctx, options...)
-	if err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
+func OpenTraces(endpoint, version string, log *slog.Logger) (*Traces, error) {
+	e, err := newExporter(endpoint)
+	if e == nil {
+		return nil, err
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces", "error", err) }))
-	return newTraces(sdk.NewBatchSpanProcessor(exporter), version), nil
+	return newTraces(sdk.NewBatchSpanProcessor(e), version), nil
 }
 
 func newTraces(p sdk.SpanProcessor, version string) *Traces {
