@@ -97,6 +97,7 @@ type HeldExec struct {
 type Load struct {
 	MemoryBytes int64
 	PIDs        int64
+	CPUNS       int64 // that all executions have used, those that are over included
 	NetworkLost bool // its relay has died
 }
 

@@ -1,9 +1,11 @@
 package supervisor
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
 	"github.com/stockade-dev/stockade/supervisor/telemetry"
 )
 
@@ -17,6 +19,44 @@ func (s *Supervisor) account(c *call, r *api.Receipt) {
 	if c.execution != nil {
 		s.countOutput(c.execution)
 	}
+	if c.session == nil || c.session.over() {
+		return
+	}
+	switch {
+	case c.execution != nil && r.ErrorCode == api.CodeWaitFailed:
+		s.metrics.Alert(telemetry.Orphans)
+		_ = s.notice(c.session, &ledger.Notice{Kind: api.NoticeThreshold, ExecID: r.ExecID, Reason: "orphans", Detail: "processes were killed and have not ended"})
+	case c.session.fails(r.Outcome == api.OutcomeFaulted):
+		s.metrics.Alert(telemetry.FailureRate)
+		_ = s.notice(c.session, &ledger.Notice{Kind: api.NoticeThreshold, Reason: "failure_rate", Detail: fmt.Sprintf("of the last %d operations half or more were faulted", tallied)})
+	}
+}
+
+// tallied is how many operations of a session are looked at together: enough that a few faults are none.
+const tallied = 20
+
+// fails counts an operation, and reports whether those since the last time that were looked at failed too often, and those before
+// them had not.
+func (s *session) fails(fault bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := &s.tally
+	t.operations++
+	if fault {
+		t.faults++
+	}
+	if t.operations < tallied {
+		return false
+	}
+	often, was := 2*t.faults >= t.operations, t.often
+	*t = tally{often: often}
+	return often && !was
+}
+
+// tally is how operations of a session went of late.
+type tally struct {
+	operations, faults int
+	often              bool // it is said that they fail
 }
 
 // countOutput counts what was read of an execution since it was counted last.
@@ -42,16 +82,13 @@ func (s *Supervisor) state() telemetry.State {
 	live, waiting := s.registry.underway()
 	for _, x := range live {
 		s.countOutput(x)
-		if x.lasts(now) > s.longRunning(x.session) {
+		if x.lasts(now) > s.defaults.LongRunning {
 			st.LongRunning++
 		}
 	}
 	st.InFlight, st.Queues["approval"] = int64(s.registry.others(nil)), waiting
 	return st
 }
-
-// longRunning is after how long an execution of a session runs for long.
-func (s *Supervisor) longRunning(*session) time.Duration { return s.defaults.LongRunning }
 
 // stands adds a session to the state.
 func (s *session) stands(now time.Time, st *telemetry.State) {

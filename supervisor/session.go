@@ -61,6 +61,7 @@ type session struct {
 	timer      *time.Timer
 	idle       idleClock
 	load       loadWatch
+	tally      tally
 	cut        context.CancelFunc // of what is done to an overlay; nil when nothing is
 
 	freezing  sync.Mutex   // held while all of it is frozen or thawed
