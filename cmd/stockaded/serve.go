@@ -23,8 +23,11 @@ import (
 
 // policyDeadline is against machines that are busy: there an answer of half a millisecond can wait for a
 // processor a hundred times as long, and a refusal would be wrong. A policy that runs away is stopped by the
-// processor time that it takes ([worker.Options]).
-const policyDeadline = 2 * time.Second
+// processor time that it takes (--policy-time), of which it may have to wait for each part so many times as long.
+const (
+	policyDeadline = 2 * time.Second
+	policyWait     = 8
+)
 
 // config is what the flags say.
 type config struct {
@@ -38,6 +41,7 @@ type config struct {
 	policyKeys                       []string
 	policyWatch, live                string
 	policyWorkers                    int
+	policyTime                       time.Duration
 	defaults                         supervisor.Defaults
 }
 

@@ -203,7 +203,7 @@ func TestGone(t *testing.T) {
 		t.Errorf("follow frames: %v", err)
 	}
 	var kinds []string
-	_, err = b.Watch(t.Context(), "x-1", "0.1.0", func(e api.Event) error { kinds = append(kinds, e.Kind); return nil })
+	_, err = b.Watch(t.Context(), "x-1", "0.1.0", func(e api.Event) error { kinds = append(kinds, string(e.Kind)); return nil })
 	if err != nil || fmt.Sprint(kinds) != "[gone receipt]" {
 		t.Errorf("watch: %v %v", kinds, err)
 	}

@@ -513,7 +513,6 @@ class ErrorBody(Record):
 class Event(Record):
     """Event is one event of a stream, as SSE data or as one NDJSON line."""
 
-    #: accepted, output, frame, lagged, gone, receipt, keepalive
     kind: str
     #: of accepted: it waits for leave
     approval_id: Optional[str] = None
