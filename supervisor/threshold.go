@@ -25,10 +25,10 @@ type loadWatch struct {
 	interval time.Duration
 	fire     func()
 
-	timer *time.Timer     // nil while nothing runs
-	last  sandbox.Load    // as it was seen last
+	timer *time.Timer   // nil while nothing runs
+	last  sandbox.Load  // as it was seen last
 	near  map[bound]int // how many of nearCeiling it is said to have come to
-	lost  bool            // it is said that its network is lost
+	lost  bool          // it is said that its network is lost
 }
 
 // watchLoad begins to look, if something runs.
