@@ -98,7 +98,7 @@ type Load struct {
 	MemoryBytes int64
 	PIDs        int64
 	CPUNS       int64 // that all executions have used, those that are over included
-	NetworkLost bool // its relay has died
+	NetworkLost bool  // its relay has died
 }
 
 // Result is what became of an execution.
