@@ -33,7 +33,7 @@ unit: setup                    ## what needs no binaries
 	$(GO) test -count=1 -tags failpoint -run Failpoint $(CRASHING)
 
 integration: generated failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
-	bash scripts/setup tests || true # without node, one test says that it is skipped
+	bash scripts/setup tests || true # without node, some tests say that they are skipped
 	STOCKADE_BIN=$(CURDIR)/$(BIN) STOCKADE_GENERATED=$(CURDIR)/build/generated bash scripts/delegated $(GO) test -count=1 -timeout 12m ./integration/...
 
 test-v2:                       ## the isolation tests in a virtual machine, Debian 12 as it is; KERNELS='6.12 6.1-nolandlock' are its newest kernel, and none of its Landlock
@@ -49,7 +49,7 @@ test-race: build               ## what races with what, 100,000 times, attacks o
 soak: build failpoints         ## kills, streams, short commands, decisions under hot reload and the torture of the journal, as long as they are meant to be
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 6h -tags failpoint ./internal/journal ./internal/spool
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 1h -v -run '^TestHotReload$$' ./supervisor
-	STOCKADE_SOAK=1 STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12h -v -run 'Crashes|Streams|ShortCommands|ShellsMany|Python' ./integration/
+	STOCKADE_SOAK=1 STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12h -v -run 'Crashes|Streams|ShortCommands|ShellsMany|Python|TypeScript' ./integration/
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 2h ./internal/filetool
 
 policy: build                  ## the shipped Rego library, checked and tested by the engine that serves it
