@@ -97,7 +97,7 @@ var Table = []Row{
 	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "rego", "rego/bundle", "sandbox", "sandbox/file", "sandbox/files", "sandbox/launch", "sandbox/pty", "internal/prompt", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
 		[]string{jsonexp, unix, tlog}},
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp, websocket}},
-	{"supervisor/tools", []string{"supervisor/api", "sandbox/file"}, []string{jsonexp}},
+	{"supervisor/tools", []string{"supervisor/api", "sandbox/file", "internal/filetool/glob"}, []string{jsonexp}},
 	{"supervisor/mcp", []string{"supervisor/api", "supervisor/tools"}, []string{mcpSDK, jsonSchema}},
 	{"supervisor/server", []string{"supervisor/api", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket}},
 
