@@ -33,6 +33,7 @@ type Config struct {
 	Launcher Launcher        // builds
 	Defaults Defaults        // where neither policy nor the caller says anything
 	Version  string          // of this build, for records and host.info
+	Ripgrep  *os.File        // the program that file workers may have search, as filetool/ripgrep.Program gives it; nil is none. It stays the caller's
 
 	Log *slog.Logger     // nil means slog.Default
 	Now func() time.Time // nil means time.Now
@@ -99,6 +100,7 @@ type Supervisor struct {
 	launcher Launcher
 	defaults Defaults
 	version  string
+	ripgrep  *os.File
 	log      *slog.Logger
 	now      func() time.Time
 
@@ -136,6 +138,7 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 		launcher: cfg.Launcher,
 		defaults: cfg.Defaults.filled(),
 		version:  cfg.Version,
+		ripgrep:  cfg.Ripgrep,
 		log:      cmp.Or(cfg.Log, slog.Default()),
 		now:      cfg.Now,
 		left:     make(chan struct{}),

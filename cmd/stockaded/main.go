@@ -83,6 +83,7 @@ SIGUSR1 has it look whether there is another policy, as stockade policy activate
 	f.StringVar(&c.runner, "runner", "", "socket of a runner that is already there; without it one is started, which takes root")
 	f.StringVar(&c.runnerBinary, "runner-binary", "", "stockade-run; without it the one beside this program, then PATH")
 	f.StringVar(&c.initBinary, "init-binary", "", "stockade-init; without it the one beside this program, then PATH")
+	f.StringVar(&c.ripgrep, "ripgrep", "", "a statically linked rg with which file tools may search inside sessions; without it they search by themselves")
 	f.StringVar(&c.cgroupParent, "cgroup-parent", "", "control group below which the started runner builds; without it our own")
 	f.TextVar(&c.logLevel, "log-level", c.logLevel, "debug, info, warn or error")
 	f.DurationVar(&c.hold, "hold", 30*time.Second, "how long the runner keeps the sessions when this program is killed; 0 ends them at once")

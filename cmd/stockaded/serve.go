@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/filetool/ripgrep"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor"
 	"github.com/stockade-dev/stockade/supervisor/server"
@@ -31,7 +32,7 @@ type config struct {
 	state, socket, policy, ceiling   string
 	runner, runnerBinary, initBinary string
 	program                          string // our own
-	cgroupParent                     string
+	cgroupParent, ripgrep            string
 	logLevel                         slog.Level
 	drain, hold                      time.Duration
 	policyKeys                       []string
@@ -63,6 +64,15 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	var search *os.File
+	if c.ripgrep != "" {
+		of := ""
+		if search, of, err = ripgrep.Program(ctx, c.ripgrep); err != nil {
+			return err
+		}
+		defer search.Close()
+		log.Info("file tools may search with ripgrep", "path", c.ripgrep, "version", of)
+	}
 	if err := supervisor.Available(state); err != nil {
 		return err // its supervisor is there, with its runner
 	}
@@ -87,7 +97,7 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	}()
 
 	sup, err := supervisor.New(ctx, supervisor.Config{
-		State: state, Policies: source, Ceiling: ceiling, Launcher: runner, Defaults: c.defaults, Version: version, Log: log,
+		State: state, Policies: source, Ceiling: ceiling, Launcher: runner, Defaults: c.defaults, Version: version, Ripgrep: search, Log: log,
 	})
 	if err != nil {
 		return err

@@ -65,7 +65,8 @@ var Table = []Row{
 	{"internal/filetool/glob", nil, nil},
 	{"internal/filetool/ignore", []string{"internal/filetool/glob"}, nil},
 	{"internal/filetool/search", nil, nil},
-	{"internal/filetool", []string{"internal/filetool/tree", "internal/filetool/stage", "internal/filetool/edit", "internal/filetool/patch", "internal/filetool/glob", "internal/filetool/ignore", "internal/filetool/search", "sandbox/file"},
+	{"internal/filetool/ripgrep", []string{"internal/packet"}, []string{unix}},
+	{"internal/filetool", []string{"internal/filetool/ripgrep", "internal/filetool/tree", "internal/filetool/stage", "internal/filetool/edit", "internal/filetool/patch", "internal/filetool/glob", "internal/filetool/ignore", "internal/filetool/search", "sandbox/file"},
 		[]string{unix}},
 
 	{"sandbox/files", []string{"internal/packet", "sandbox/file"}, []string{unix}},
@@ -109,9 +110,9 @@ var Table = []Row{
 
 	// The five commands.
 	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/journal"}, []string{cobra, cterm, pflag, mcpSDK, units, tlog, unix, jsonexp}},
-	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
+	{"cmd/stockaded", []string{"internal/filetool/ripgrep", "supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
 		[]string{cobra, fsnotify, unix}},
-	{"cmd/stockade-init", []string{"sandbox/guest", "sandbox/files", "internal/filetool"}, []string{unix}},
+	{"cmd/stockade-init", []string{"sandbox/guest", "sandbox/files", "internal/filetool", "internal/filetool/ripgrep"}, []string{unix}},
 	{"cmd/stockade-relay", []string{"sandbox/relay"}, nil},
 	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "internal/failpoint", "internal/reexec"}, []string{cobra, jsonexp}},
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/filetool/ripgrep"
 	"github.com/stockade-dev/stockade/sandbox/file"
 )
 
@@ -145,6 +146,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("FILETOOL_STRANGER") != "" {
 		stranger()
 		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == "search" {
+		os.Exit(ripgrep.Serve())
 	}
 	os.Exit(m.Run())
 }
