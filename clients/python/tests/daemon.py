@@ -15,6 +15,7 @@ from typing import List, Optional
 BIN = os.environ.get("STOCKADE_BIN", "")
 
 _WITHIN = 30.0  # seconds for a start or a stop
+_SETTLE = 5.0  # and for what goes on behind it
 
 
 def needed() -> None:
@@ -64,6 +65,11 @@ class Daemon:
             if process.stdout is not None:
                 process.stdout.close()
         self._process = None
+
+    def ensure(self) -> None:
+        """Starts it, if it was killed."""
+        if self._process is None:
+            self.start()
 
     def stop(self) -> None:
         """Stops it in order, and takes its directory away."""
@@ -120,9 +126,14 @@ def stop_shared() -> None:
     daemon, _shared = _shared, None
     if daemon is not None:
         daemon.stop()
-        until = time.monotonic() + 5
-        while daemon.left() and time.monotonic() < until:
-            time.sleep(0.05)
-        left = daemon.left()
-        if left:
-            raise AssertionError(f"left behind: {left}")
+        nothing_left(daemon)
+
+
+def nothing_left(daemon: Daemon) -> None:
+    """Fails when something remains of a supervisor that was stopped."""
+    until = time.monotonic() + _SETTLE
+    while daemon.left() and time.monotonic() < until:
+        time.sleep(0.05)
+    left = daemon.left()
+    if left:
+        raise AssertionError(f"left behind: {left}")

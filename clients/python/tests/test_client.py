@@ -294,7 +294,7 @@ class Client(unittest.TestCase):
 
     def test_an_interrupt_cancels(self) -> None:
         s = self.session()
-        for seconds in (0.1, 0.9):  # before and after it is known what was started
+        for seconds in (0.1, 0.7):  # before and after it is known what was started
             main = threading.main_thread().ident
             assert main is not None
             timer = threading.Timer(seconds, signal.pthread_kill, (main, signal.SIGINT))
