@@ -690,7 +690,7 @@ func TestCodingFlow(t *testing.T) {
 				`*** Update File: repo/docs/add.md\n@@\n-add subtracts\n+add adds\n`
 			for _, row := range []fileRow{
 				{tool: "read_file", ask: `{"path":"repo/src/add.h"}`, want: "ok ok", has: []string{"return a - b"}},
-				{tool: "grep", ask: `{"pattern":"subtract|a - b","path":"repo","glob_filter":"!.git/**"}`, want: "ok ok", has: []string{`repo/docs/add.md:1:add subtracts\nrepo/src/add.h:1:`, `"match_count":2`}},
+				{tool: "grep", ask: `{"pattern":"subtract|a - b","path":"repo","glob_filter":"!.git/**"}`, want: "ok ok", has: []string{`repo/docs/add.md:1:add subtracts\nrepo/out/expr:1:a - b\nrepo/src/add.h:1:`, `"match_count":3`}},
 				{tool: "grep", ask: `{"pattern":"subtracts","path":"/work"}`, want: "ok ok", has: []string{`repo/docs/add.md:1:add subtracts`}},
 				{tool: "glob", ask: `{"pattern":"repo/**/*.h"}`, want: "ok ok", has: []string{`"text":"repo/src/add.h\n"`}},
 				{tool: "write_file", ask: `{"path":"repo/notes","content":{"inline_text":{"text":"n\n"}}}`, want: elsewhere},
