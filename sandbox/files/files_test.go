@@ -141,7 +141,9 @@ func TestWhoGivesUpIsNotWaitedFor(t *testing.T) {
 	ours, theirs, _ := Pair()
 	tools := slow{make(chan struct{}, 1)}
 	ended := make(chan int, 1)
-	go func() { ended <- Serve(int(theirs.Fd()), func(Config, *os.File, *Store) (Tools, error) { return tools, nil }) }()
+	go func() {
+		ended <- Serve(int(theirs.Fd()), func(Config, *os.File, *Store) (Tools, error) { return tools, nil })
+	}()
 	conn, err := Open(t.Context(), ours, Config{}, nil)
 	if err != nil {
 		t.Fatal(err)
