@@ -20,7 +20,7 @@ import (
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	modules := typescript(t)
+	modules := packages(t, "mcp", "client.mjs")
 	d := start(t)
 	tree := t.TempDir()
 	for name, content := range map[string]string{
@@ -80,17 +80,11 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// typescript is a directory with the client and what it needs.
-func typescript(t *testing.T) string {
+// packages is a directory with a client of somebody else's libraries and what it needs, which is installed by the lock file, once: in build, where
+// the next run finds it.
+func packages(t *testing.T, name string, programs ...string) string {
 	t.Helper()
-	return fromNPM(t, "mcp", "node", "package.json", "package-lock.json", "client.mjs")
-}
-
-// fromNPM is a directory with the files of one here and the packages of its lock file, which are installed once: in build, where
-// the next run finds them.
-func fromNPM(t *testing.T, name, program string, files ...string) string {
-	t.Helper()
-	for _, program := range []string{program, "npm"} {
+	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			skip(t, program+" is not installed: scripts/setup would do it")
 		}
@@ -107,7 +101,7 @@ func fromNPM(t *testing.T, name, program string, files ...string) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
+	for _, file := range append([]string{"package.json", "package-lock.json"}, programs...) {
 		content, err := os.ReadFile(filepath.Join(name, file))
 		if err != nil {
 			t.Fatal(err)

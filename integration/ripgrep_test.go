@@ -15,7 +15,7 @@ import (
 func operatorsRipgrep(t *testing.T) string {
 	t.Helper()
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
-	return filepath.Join(fromNPM(t, "ripgrep", "npm", "package.json", "package-lock.json"), "node_modules/@vscode/ripgrep-linux-"+arch, "bin/rg")
+	return filepath.Join(packages(t, "ripgrep"), "node_modules/@vscode/ripgrep-linux-"+arch, "bin/rg")
 }
 
 // grepped is what a grep answers, and who has searched.
