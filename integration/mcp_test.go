@@ -82,7 +82,7 @@ func TestMCP(t *testing.T) {
 
 // packages is a directory with a client of somebody else's libraries and what it needs, which is installed by the lock file, once: in build, where
 // the next run finds it.
-func packages(t *testing.T, name, program string) string {
+func packages(t *testing.T, name string, programs ...string) string {
 	t.Helper()
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -101,7 +101,7 @@ func packages(t *testing.T, name, program string) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"package.json", "package-lock.json", program} {
+	for _, file := range append([]string{"package.json", "package-lock.json"}, programs...) {
 		content, err := os.ReadFile(filepath.Join(name, file))
 		if err != nil {
 			t.Fatal(err)
