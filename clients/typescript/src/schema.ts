@@ -490,7 +490,7 @@ export type NoticeKind =
   | "POLICY_VIOLATION"
   /** one for each transition, in order (R229) */
   | "PROCESS_STATE"
-  /** memory or processes near the ceiling, or an OOM kill */
+  /** the reason is a ceiling that is near or was reached, or long_running, failure_rate or orphans */
   | "RESOURCE_THRESHOLD"
   /** opened, paused, resumed, closing, closed, error, adopted */
   | "SESSION_STATE"
