@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,6 +69,8 @@ func place(s string) (local string, port uint16, err error) {
 }
 
 func (c *cli) forward(ctx context.Context, word, local string, port uint16) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, unix.SIGTERM)
+	defer stop()
 	id, err := c.sessionID(ctx, word)
 	if err != nil {
 		return err

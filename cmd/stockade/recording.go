@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"os/signal"
 	"regexp"
 	"strings"
 	"time"
@@ -155,12 +156,10 @@ func readCast(r io.Reader) ([]tapeEvent, error) {
 	for n := 2; ; n++ {
 		line, err := in.ReadBytes('\n')
 		if len(line) > 0 {
-			var at float64
-			e := tapeEvent{}
-			if err := json.Unmarshal(line, &[]any{&at, &e.kind, &e.data}, jsontext.AllowInvalidUTF8(true)); err != nil || at < 0 || at > 1e9 {
+			e, ok := castEvent(line)
+			if !ok {
 				return nil, fmt.Errorf("line %d of the asciicast is no event", n)
 			}
-			e.at = time.Duration(at * float64(time.Second))
 			events = append(events, e)
 		}
 		if err == io.EOF {
@@ -170,6 +169,19 @@ func readCast(r io.Reader) ([]tapeEvent, error) {
 			return nil, err
 		}
 	}
+}
+
+// castEvent reads [TIME, KIND, DATA].
+func castEvent(line []byte) (e tapeEvent, ok bool) {
+	var parts []any
+	if json.Unmarshal(line, &parts, jsontext.AllowInvalidUTF8(true)) != nil || len(parts) != 3 {
+		return e, false
+	}
+	at, timed := parts[0].(float64)
+	kind, named := parts[1].(string)
+	data, told := parts[2].(string)
+	const longest = 1e9 // seconds
+	return tapeEvent{time.Duration(at * float64(time.Second)), kind, data}, timed && named && told && at >= 0 && at <= longest
 }
 
 // playBack plays on a terminal.
@@ -185,6 +197,8 @@ func (c *cli) playBack(ctx context.Context, events []tapeEvent, pattern *regexp.
 			return &exitError{1, errors.New("no line matches")}
 		}
 	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
 	defer io.WriteString(c.stdout, leftModes+"\r\n")
 	last := time.Duration(0)
 	for _, e := range events {
@@ -236,11 +250,11 @@ func plainLines(events []tapeEvent) (all []plainLine) {
 	var line strings.Builder
 	begun := time.Duration(0)
 	end := func() {
-		text := sequences.ReplaceAllString(line.String(), "")
-		if at := strings.LastIndexByte(strings.TrimRight(text, "\r"), '\r'); at >= 0 {
+		text := strings.TrimRight(sequences.ReplaceAllString(line.String(), ""), "\r\n")
+		if at := strings.LastIndexByte(text, '\r'); at >= 0 {
 			text = text[at+1:] // what was written over
 		}
-		text = printable(strings.ReplaceAll(strings.TrimRight(text, "\r"), "\t", "        "))
+		text = printable(strings.ReplaceAll(text, "\t", "        "))
 		if text != "" {
 			all = append(all, plainLine{begun, text})
 		}

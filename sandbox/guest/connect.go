@@ -28,37 +28,49 @@ func (g *guestInit) connect(call uint64, port uint32) {
 	}
 }
 
-// loopback connects to whoever listens, in the one version of the protocol or the other. It waits for nothing: on the loopback a
-// connection stands or is refused at once, unless more wait than the listener wants to.
+// settling is how long a connection on the loopback may take to stand or to be refused. It takes longer only where more wait than the
+// listener wants to; whoever gets the socket then waits for the rest.
+const settling = 10 // ms
+
+// loopback connects to whoever listens, in the one version of the protocol or the other.
 func loopback(port uint32) (socket int, refused *Error) {
 	if port == 0 || port > 0xffff {
 		return -1, &Error{StageConnect, "connect", syscall.EINVAL}
 	}
-	for _, to := range []unix.Sockaddr{
-		&unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}},
-		&unix.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}},
+	for _, to := range []struct {
+		family  int
+		address unix.Sockaddr
+	}{
+		{unix.AF_INET, &unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}}},
+		{unix.AF_INET6, &unix.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}}},
 	} {
-		family := unix.AF_INET
-		if _, six := to.(*unix.SockaddrInet6); six {
-			family = unix.AF_INET6
-		}
-		fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-		if err != nil {
-			return -1, first(refused, &Error{StageConnect, "socket", errno(err)})
-		}
-		if err = unix.Connect(fd, to); err == nil || err == unix.EINPROGRESS {
+		fd, e := dial(to.family, to.address)
+		if e == nil {
 			return fd, nil
 		}
-		unix.Close(fd)
-		refused = first(refused, &Error{StageConnect, "connect", errno(err)})
+		if refused == nil { // where both refuse, the first is the one to tell of
+			refused = e
+		}
 	}
 	return -1, refused
 }
 
-// first is the earlier of two refusals.
-func first(earlier, later *Error) *Error {
-	if earlier != nil {
-		return earlier
+func dial(family int, to unix.Sockaddr) (socket int, refused *Error) {
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, &Error{StageConnect, "socket", errno(err)}
 	}
-	return later
+	if err = unix.Connect(fd, to); err == unix.EINPROGRESS {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		unix.Poll(p, settling) // interrupted or late is as good: the error is looked at, and there may be none yet
+		err = nil
+		if code, failed := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); failed != nil || code != 0 {
+			err = syscall.Errno(code)
+		}
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, &Error{StageConnect, "connect", errno(err)}
+	}
+	return fd, nil
 }
