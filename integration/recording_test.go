@@ -145,10 +145,12 @@ func TestRecording(t *testing.T) {
 	s.keys("read -s word\n")
 	time.Sleep(200 * time.Millisecond) // until it is read, the terminal still shows what is typed
 	s.keys("of-a-person\n")
+	s.status = api.ShellBusy // what was read before this says nothing
 	s.idle()
 	s.keys("cat > /dev/null\n")
 	s.input(api.ShellInput{Data: &api.Stdin{SecretText: &api.InlineText{Text: "of-a-machine\n"}}})
 	s.actions(api.ActionCtrlD)
+	s.status = api.ShellBusy
 	s.idle()
 	replaced(t, d)
 	s.run("echo on the other side")

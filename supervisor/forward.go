@@ -147,8 +147,8 @@ func actForward(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.
 	}}, nil
 }
 
-// Join makes a connection inside, for a lane of the caller's. He relays, and closes it.
-func (s *Supervisor) Join(ctx context.Context, p api.Principal, intent string) (*Joined, error) {
+// Join makes a connection inside, for a lane of the caller's. He relays, and closes it. It can be half closed, as one over TCP.
+func (s *Supervisor) Join(ctx context.Context, p api.Principal, intent string) (net.Conn, error) {
 	v, _ := s.lanes.Load(intent)
 	l, ok := v.(*lane)
 	if !ok || !owns(l.session.principal, p) {
@@ -170,43 +170,42 @@ func (s *Supervisor) Join(ctx context.Context, p api.Principal, intent string) (
 	}
 	l.connections.Add(1)
 	l.session.touch(s.now())
-	return &Joined{l, conn}, nil
+	return &joined{Conn: conn, lane: l}, nil
 }
 
-// Joined is one connection into a session. Its counts are its lane's.
-type Joined struct {
+// joined is one connection into a session. Its counts are its lane's.
+type joined struct {
+	net.Conn
 	lane *lane
-	conn net.Conn
+	gone sync.Once
 }
 
-func (j *Joined) Read(b []byte) (int, error) {
-	n, err := j.conn.Read(b)
+func (j *joined) Read(b []byte) (int, error) {
+	n, err := j.Conn.Read(b)
 	j.lane.received.Add(int64(n))
 	return n, err
 }
 
-func (j *Joined) Write(b []byte) (int, error) {
-	n, err := j.conn.Write(b)
+func (j *joined) Write(b []byte) (int, error) {
+	n, err := j.Conn.Write(b)
 	j.lane.sent.Add(int64(n))
 	return n, err
 }
 
 // CloseWrite tells who is inside that nothing follows.
-func (j *Joined) CloseWrite() error {
-	if half, ok := j.conn.(interface{ CloseWrite() error }); ok {
+func (j *joined) CloseWrite() error {
+	if half, ok := j.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return io.ErrClosedPipe
 }
 
-// Shut ends a Read and a Write that are under way.
-func (j *Joined) Shut() { j.conn.Close() }
-
-// Close gives the connection up, once.
-func (j *Joined) Close() error {
-	err := j.conn.Close()
-	j.lane.leave(j.conn)
-	j.lane.joined.Done()
+func (j *joined) Close() error {
+	err := j.Conn.Close()
+	j.gone.Do(func() {
+		j.lane.leave(j.Conn)
+		j.lane.joined.Done()
+	})
 	return err
 }
 

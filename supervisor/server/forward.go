@@ -124,10 +124,10 @@ func (c *call) join() {
 	}()
 	whole := takeParts(ctx, conn, inside)
 	if whole { // a client that leaves is to be heard of
-		defer context.AfterFunc(conn.CloseRead(ctx), inside.Shut)()
+		defer context.AfterFunc(conn.CloseRead(ctx), func() { inside.Close() })()
 	} else {
 		cancel()
-		inside.Shut()
+		inside.Close()
 	}
 	if <-out && whole {
 		conn.Close(websocket.StatusNormalClosure, "")
@@ -152,10 +152,7 @@ func sendParts(ctx context.Context, conn *websocket.Conn, from io.Reader) (whole
 }
 
 // takeParts takes what is for the session, up to an empty message. Behind that nothing is expected but the end.
-func takeParts(ctx context.Context, conn *websocket.Conn, to interface {
-	io.Writer
-	CloseWrite() error
-}) (whole bool) {
+func takeParts(ctx context.Context, conn *websocket.Conn, to io.Writer) (whole bool) {
 	for {
 		kind, b, err := conn.Read(ctx)
 		switch {
@@ -165,7 +162,8 @@ func takeParts(ctx context.Context, conn *websocket.Conn, to interface {
 			conn.Close(websocket.StatusPolicyViolation, "a connection has binary messages only")
 			return false
 		case len(b) == 0:
-			return to.CloseWrite() == nil
+			half, ok := to.(interface{ CloseWrite() error })
+			return ok && half.CloseWrite() == nil
 		}
 		if _, err := to.Write(b); err != nil {
 			return false
