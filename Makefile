@@ -3,14 +3,16 @@
 
 GO      ?= go
 BIN     := build/bin
-RELEASE := -trimpath -ldflags=-s
+VERSION := $(shell scripts/version)
+RELEASE := -trimpath -ldflags="-s -X main.version=$(VERSION)"
+PREFIX  ?= /usr/local
 ROUNDS  ?= 100000
 ATTACKS ?= 10000
 
 # The packages that have tests which let themselves be killed.
 CRASHING := ./internal/journal ./internal/spool ./supervisor
 
-.PHONY: run build failpoints test unit integration test-v2 test-race soak policy vet check bench fuzz setup clean
+.PHONY: run build failpoints test unit integration test-v2 test-race soak policy vet check bench fuzz setup clean install uninstall deb generated test-install
 
 run: build                     ## the demonstration: a hermetic build, two refusals, the proof
 	bash scripts/delegated bash scripts/demo
@@ -30,9 +32,9 @@ unit: setup                    ## what needs no binaries
 	bash scripts/delegated $(GO) test -count=1 -p 3 $$($(GO) list ./... | grep -v /integration)
 	$(GO) test -count=1 -tags failpoint -run Failpoint $(CRASHING)
 
-integration: build failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
+integration: generated failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
 	bash scripts/setup tests || true # without node, one test says that it is skipped
-	STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12m ./integration/...
+	STOCKADE_BIN=$(CURDIR)/$(BIN) STOCKADE_GENERATED=$(CURDIR)/build/generated bash scripts/delegated $(GO) test -count=1 -timeout 12m ./integration/...
 
 test-v2:                       ## the isolation tests in a virtual machine, Debian 12 as it is; KERNELS='6.12 6.1-nolandlock' are its newest kernel, and none of its Landlock
 	bash scripts/test-v2 $(KERNELS)
@@ -47,7 +49,7 @@ test-race: build               ## what races with what, 100,000 times, attacks o
 soak: build failpoints         ## kills, streams, short commands, decisions under hot reload and the torture of the journal, as long as they are meant to be
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 6h -tags failpoint ./internal/journal ./internal/spool
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 1h -v -run '^TestHotReload$$' ./supervisor
-	STOCKADE_SOAK=1 STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12h -v -run 'Crashes|Streams|ShortCommands|ShellsMany' ./integration/
+	STOCKADE_SOAK=1 STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12h -v -run 'Crashes|Streams|ShortCommands|ShellsMany|Python' ./integration/
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 2h ./internal/filetool
 
 policy: build                  ## the shipped Rego library, checked and tested by the engine that serves it
@@ -65,6 +67,22 @@ bench: build                   ## exec and open beside fork+exec, bwrap and runc
 
 fuzz: setup                    ## every decoder for a while; corpora are replayed by unit
 	bash scripts/fuzz $(FUZZTIME)
+
+generated: build               ## what is made from the commands: manual pages, completions, a configuration with every default
+	BIN=$(BIN) GO=$(GO) bash scripts/generated
+
+install: generated             ## below PREFIX (/usr/local) and /etc, or all of it below DESTDIR
+	BIN=$(BIN) DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) bash scripts/install install
+
+uninstall:                     ## what install has put there, and nothing is left; a journal stops it, until STATE=delete
+	DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) STATE=$(STATE) bash scripts/install uninstall
+
+deb: generated                 ## a Debian package, in build/
+	rm -f build/*.deb
+	BIN=$(BIN) VERSION=$(VERSION) bash scripts/deb
+
+test-install: deb              ## the package in a clean Debian 12 root: installed, used, replaced under a live session, purged; and the first ten minutes
+	bash scripts/test-install build/*.deb
 
 setup:                         ## installs only what is missing
 	bash scripts/setup

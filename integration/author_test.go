@@ -8,6 +8,7 @@ import (
 // TestAuthorsGuide (R111) runs the commands of policies/README.md as they stand there: from nothing to a policy of one's own
 // that is tested, signed, active, and replaced without a restart.
 func TestAuthorsGuide(t *testing.T) {
+	t.Parallel()
 	text := guide(t, "../policies/README.md", "Ten minutes")
 	inOrder(t, text,
 		" modules, ", " passed, 0 failed", " modules, ",

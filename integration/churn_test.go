@@ -22,6 +22,7 @@ const atOnce = 20
 // at a time; the leak check around it must find nothing (T076), and no two sessions may have
 // had the same id (R016). STOCKADE_CHURN says another number.
 func TestChurn(t *testing.T) {
+	t.Parallel()
 	rounds := 1000
 	if s := os.Getenv("STOCKADE_CHURN"); s != "" {
 		var err error
@@ -58,6 +59,7 @@ func TestChurn(t *testing.T) {
 // protected, a network that is used. Beside what the leak check counts (mounts, groups, relays, descriptors), nothing stays
 // in the caller's directories but what was committed (T076).
 func TestChurnOfEverything(t *testing.T) {
+	t.Parallel()
 	const rounds = 200
 	d, _ := startOutside(t)
 	c := d.Client()
@@ -107,6 +109,7 @@ func TestChurnOfEverything(t *testing.T) {
 // TestChurnOfRefusals opens sessions that cannot be had, in every way that a caller can
 // bring about: each must leave as little behind as one that was closed (T077).
 func TestChurnOfRefusals(t *testing.T) {
+	t.Parallel()
 	d := start(t)
 	c := d.Client()
 	dir, linked := t.TempDir(), shared(t)

@@ -79,6 +79,7 @@ var trimmed = []string{"--segment-bytes", "65536", "--snapshot-every", "100", "-
 // the journal verifies; the next one serves in time (R110, R115 to R140, R248 to R255, T091). STOCKADE_CRASH
 // chooses some of it, by a regular expression.
 func TestCrashes(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	bin := crashing(t)
 	var batches []batch

@@ -152,6 +152,7 @@ func verified(t testing.TB, d *testbox.Daemon) {
 // consists of, in every process and thread of it, until none is reached any more (T036, T077). Whatever fails: the open
 // says so, nothing ran, nothing is left, and the next open works. It is strace that refuses, from outside.
 func TestSetupFaults(t *testing.T) {
+	t.Parallel()
 	d := start(t)
 	if _, err := exec.LookPath("strace"); err != nil {
 		skip(t, "needs strace, which refuses the calls")

@@ -18,6 +18,7 @@ import (
 // The client of the TypeScript SDK drives `stockade mcp`: a coding flow, a command that is polled and written to, progress, a
 // cancellation, and denials. What it claims to have seen the supervisor and the files say too.
 func TestMCP(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	modules := typescript(t)
 	d := start(t)

@@ -14,6 +14,7 @@ import (
 // TestTour runs the commands of README.md's tour as they stand there, in another
 // directory and without building again.
 func TestTour(t *testing.T) {
+	t.Parallel()
 	text := guide(t, "../README.md", "Five minutes", "make build && export PATH=$PWD/build/bin:$PATH\n", "")
 	for _, want := range []string{
 		"LAYER", "\n7\n", " made\n", // ls -l ws

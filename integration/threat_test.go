@@ -37,6 +37,7 @@ type siege struct {
 
 // TestThreats makes the attacks one by one. A canary that was touched fails the attack that touched it.
 func TestThreats(t *testing.T) {
+	t.Parallel()
 	d := start(t)
 	probes := shared(t)
 	build(t, filepath.Join(probes, "probe"), "./probe")

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json"
+	"github.com/tailscale/hujson"
 )
 
 // DefaultCeiling is in force where the operator wrote no file, and for each member
@@ -46,7 +47,8 @@ func DefaultCeiling() Ceiling {
 
 // LoadCeiling reads the operator's file; path "" gives the default. A member that the
 // file leaves out keeps its default: to lift a bound, the operator writes 0, or null for
-// a list. Unknown or repeated members, wrong case and trailing data are refused.
+// a list. Comments and trailing commas are
+// accepted; unknown or repeated members, wrong case and trailing data are refused.
 func LoadCeiling(path string) (Ceiling, error) {
 	if path == "" {
 		return DefaultCeiling(), nil
@@ -65,8 +67,15 @@ func LoadCeiling(path string) (Ceiling, error) {
 
 // DecodeCeiling is LoadCeiling for bytes that are already open.
 func DecodeCeiling(r io.Reader) (Ceiling, error) {
+	text, err := io.ReadAll(io.LimitReader(r, 1<<20))
+	if err == nil {
+		text, err = hujson.Standardize(text)
+	}
+	if err != nil {
+		return Ceiling{}, err
+	}
 	c := DefaultCeiling()
-	if err := json.UnmarshalRead(io.LimitReader(r, 1<<20), &c, json.RejectUnknownMembers(true)); err != nil {
+	if err := json.Unmarshal(text, &c, json.RejectUnknownMembers(true)); err != nil {
 		return Ceiling{}, err
 	}
 	if err := c.validate(); err != nil {

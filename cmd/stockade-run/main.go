@@ -10,10 +10,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
 	"github.com/stockade-dev/stockade/sandbox"
@@ -39,6 +42,28 @@ type config struct {
 	runc.Options
 }
 
+// uid is a user on a command line.
+type uid uint32
+
+func (u *uid) String() string { return strconv.FormatUint(uint64(*u), 10) }
+
+func (*uid) Type() string { return "user" }
+
+func (u *uid) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		known, lerr := user.Lookup(text)
+		if lerr != nil {
+			return lerr
+		}
+		if n, err = strconv.ParseUint(known.Uid, 10, 32); err != nil {
+			return err
+		}
+	}
+	*u = uid(n)
+	return nil
+}
+
 func root() *cobra.Command {
 	var c config
 	cmd := &cobra.Command{
@@ -51,8 +76,8 @@ their output in pipes, and how they ended is kept. When none comes, or SIGTERM a
 
 At SIGHUP the program that is now where this one was found takes its place, with every session, every
 connection and the same flags. When it cannot, the runner says why and goes on.`,
-		Example: `  stockade-run --socket /run/stockade/runner.sock --uid 990 --state /run/stockade/runner \
-      --instance main --init /usr/lib/stockade/stockade-init --ceiling /etc/stockade/ceiling.json`,
+		Example: `  stockade-run --socket /run/stockade/runner.sock --uid stockade --state /run/stockade/main \
+      --instance main --init /usr/libexec/stockade/stockade-init --ceiling /etc/stockade/ceiling.json`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -60,7 +85,7 @@ connection and the same flags. When it cannot, the runner says why and goes on.`
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.socket, "socket", "", "where to listen")
-	f.Uint32Var(&c.uid, "uid", 0, "the supervisor's user, beside root the only one that may connect")
+	f.Var((*uid)(&c.uid), "uid", "the supervisor's user, by number or by name: beside root the only one that may connect")
 	f.StringVar(&c.State, "state", "", "directory of this instance")
 	f.StringVar(&c.ceiling, "ceiling", "", "the operator's ceiling, a file; without it the default one")
 	f.StringVar(&c.Instance, "instance", "", "name of this instance, which its groups carry")
@@ -112,6 +137,7 @@ func (c *config) run() error {
 	if err != nil {
 		return err
 	}
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady) // a service manager that there is, or is not
 	c.Lost = func(err error) { say("supervisor: %v", err) }
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -57,6 +57,13 @@ snapshots, and looks for every blob that is named; with --deep it reads them. It
   stockade fsck --deep --json --state /var/lib/stockade`)
 }
 
+func (c *cli) backupCommand() *cobra.Command {
+	return handedOver("backup", "Copy a state directory, whole and checked",
+		`copies what has to be kept below a state directory to a directory that does not exist
+yet, while a supervisor has it open or not, and reads every byte of the copy again.`,
+		`  stockade backup --state /var/lib/stockade /srv/copies/today`)
+}
+
 // handedOver is a command of stockaded's on a state directory.
 func handedOver(verb, summary, long, example string) *cobra.Command {
 	return &cobra.Command{

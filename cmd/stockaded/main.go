@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stockade-dev/stockade/rego/workbench"
 	"github.com/stockade-dev/stockade/rego/worker"
@@ -55,23 +57,41 @@ on with every session and execution; so does a stockaded that is started within 
 SIGUSR1 has it look whether there is another policy, as stockade policy activate does.`,
 		Example: `  stockaded --state /var/lib/stockade
   stockaded --state ./state --socket ./stockade.sock --policy ./my-policy
+  stockaded --config /etc/stockade/stockaded.json
   stockaded policy check ./my-policy`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.printConfig {
+				return printConfiguration(cmd.OutOrStdout())
+			}
+			if err := configure(cmd, c.config); err != nil {
+				return err
+			}
+			if err := c.become(); err != nil {
+				return err
+			}
 			c.program = program()
 			loosen()
 			collectLess()
 			return c.serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	socket := defaultSocket
-	if s := os.Getenv("STOCKADE_SOCKET"); s != "" {
-		socket = s
-	}
-	f := cmd.Flags()
+	cmd.Flags().AddFlagSet(c.flags())
+	policy := workbench.Command(workbench.Options{Records: recorded, All: eachRecorded, Policy: kept, Dial: dial, Socket: listensAt(), StateDir: defaultState})
+	policy.AddCommand(decisionsCommand())
+	cmd.AddCommand(workerCommand(), policy, replayCommand(), fsckCommand(), backupCommand())
+	return cmd
+}
+
+// flags are those of the supervisor itself.
+func (c *config) flags() *pflag.FlagSet {
+	socket := listensAt()
+	f := pflag.NewFlagSet("stockaded", pflag.ContinueOnError)
+	f.StringVar(&c.config, "config", "", "file of settings, each named as its flag is; a flag holds over it")
+	f.BoolVar(&c.printConfig, "print-config", false, "print such a file, with every setting and its default as a comment")
 	f.StringVar(&c.state, "state", defaultState, "directory of the journal, the blobs and the keys")
 	f.StringVar(&c.socket, "socket", socket, "where to serve (STOCKADE_SOCKET)")
 	f.StringVar(&c.policy, "policy", "", "the policy: a directory, or a bundle (.tar.gz); without it the shipped one decides")
@@ -79,20 +99,22 @@ SIGUSR1 has it look whether there is another policy, as stockade policy activate
 	f.StringVar(&c.policyWatch, "policy-watch", "auto", "take up a change of the policy by itself: on, off, or auto: unless it is a directory without a signature")
 	f.StringVar(&c.live, "policy-live", "", "what a new policy does to open sessions that would get less under it: keep, narrow or terminate; without it as the policy says")
 	f.IntVar(&c.policyWorkers, "policy-workers", 0, "processes that evaluate the policy, besides one that waits to take another's place; 0 is one for each processor, at most 8")
+	f.DurationVar(&c.policyTime, "policy-time", worker.DefaultCPU, "processor time that one evaluation of the policy may take, after which it is a denial; more is for machines much slower than others, such as emulated ones")
 	f.StringVar(&c.ceiling, "ceiling", "", "file of the operator's ceiling; without it the default one")
 	f.StringVar(&c.runner, "runner", "", "socket of a runner that is already there; without it one is started, which takes root")
 	f.StringVar(&c.runnerBinary, "runner-binary", "", "stockade-run; without it the one beside this program, then PATH")
 	f.StringVar(&c.initBinary, "init-binary", "", "stockade-init; without it the one beside this program, then PATH")
+	f.StringVar(&c.user, "user", "", "user to run as, when started as root beside a --runner: the socket is made first, and root given up for good")
 	f.StringVar(&c.cgroupParent, "cgroup-parent", "", "control group below which the started runner builds; without it our own")
 	f.TextVar(&c.logLevel, "log-level", c.logLevel, "debug, info, warn or error")
 	f.DurationVar(&c.hold, "hold", 30*time.Second, "how long the runner keeps the sessions when this program is killed; 0 ends them at once")
 	f.DurationVar(&c.drain, "drain", 20*time.Second, "how long what is in flight may take to settle when stopping")
-	retentionFlags(cmd, &c.defaults)
-	policy := workbench.Command(workbench.Options{Records: recorded, All: eachRecorded, Policy: kept, Dial: dial, Socket: socket, StateDir: defaultState})
-	policy.AddCommand(decisionsCommand())
-	cmd.AddCommand(workerCommand(), policy, replayCommand(), fsckCommand())
-	return cmd
+	retentionFlags(f, &c.defaults)
+	return f
 }
+
+// listensAt is where a supervisor serves that is not told.
+func listensAt() string { return cmp.Or(os.Getenv("STOCKADE_SOCKET"), defaultSocket) }
 
 // workerCommand is what this program is started as by its own pool of policy workers. The argument is for who looks at processes:
 // the state directory of the supervisor that they belong to.

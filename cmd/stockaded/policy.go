@@ -33,8 +33,12 @@ func (c *config) policySource(state string) (supervisor.Policies, error) {
 	if c.policyWorkers < 0 {
 		return from, fmt.Errorf("--policy-workers %d: want at least 1, or 0 for one for each processor", c.policyWorkers)
 	}
+	if c.policyTime < 0 {
+		return from, fmt.Errorf("--policy-time %v: want a time, or 0 for %v", c.policyTime, worker.DefaultCPU)
+	}
 	workers := worker.Options{
-		Options: rego.Options{Deadline: policyDeadline},
+		Options: rego.Options{Deadline: max(policyDeadline, policyWait*c.policyTime)},
+		CPU:     c.policyTime,
 		Program: []string{"/proc/self/exe", worker.Argument, state},
 		Size:    c.policyWorkers,
 	}

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stockade-dev/stockade/supervisor"
 )
 
 // retentionFlags say how much of the past is kept. Zeros stand for the supervisor's defaults, which
 // the texts repeat.
-func retentionFlags(cmd *cobra.Command, d *supervisor.Defaults) {
-	f := cmd.Flags()
+func retentionFlags(f *pflag.FlagSet, d *supervisor.Defaults) {
 	f.IntVar(&d.History.History, "history", 0, "executions that have ended and can still be listed (default 2000)")
 	f.DurationVar(&d.HistoryAge, "history-age", 0, "how long what has ended can still be listed (default 168h)")
 	f.Int64Var(&d.OutputPerSession, "output-per-session", 0, "bytes of output that are kept of a session's ended executions, beside their receipts (default 64 MiB)")

@@ -227,21 +227,26 @@ func instance(state string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// find returns the program that a flag names, or the one beside this program, or the
+// places are where the other programs are, seen from this one: beside it, or installed.
+var places = []string{".", "../libexec/stockade"}
+
+// find returns the program that a flag names, or the one that was built or installed with this program, or the
 // one in PATH. What was built together belongs together.
 func find(flag, name string) (string, error) {
 	if flag != "" {
 		return filepath.Abs(flag)
 	}
 	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), name)
-		if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
-			return beside, nil
+		for _, place := range places {
+			path := filepath.Join(filepath.Dir(self), place, name)
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				return path, nil
+			}
 		}
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("%s is neither beside stockaded nor in PATH", name)
+		return "", fmt.Errorf("%s is neither beside stockaded, nor in ../libexec/stockade, nor in PATH", name)
 	}
 	return filepath.Abs(path)
 }

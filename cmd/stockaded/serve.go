@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -18,25 +17,32 @@ import (
 
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor"
+	"github.com/stockade-dev/stockade/supervisor/client"
 	"github.com/stockade-dev/stockade/supervisor/server"
 )
 
 // policyDeadline is against machines that are busy: there an answer of half a millisecond can wait for a
 // processor a hundred times as long, and a refusal would be wrong. A policy that runs away is stopped by the
-// processor time that it takes ([worker.Options]).
-const policyDeadline = 2 * time.Second
+// processor time that it takes (--policy-time), of which it may have to wait for each part so many times as long.
+const (
+	policyDeadline = 2 * time.Second
+	policyWait     = 8
+)
 
 // config is what the flags say.
 type config struct {
 	state, socket, policy, ceiling   string
 	runner, runnerBinary, initBinary string
 	program                          string // our own
+	config, user                     string
+	printConfig                      bool
 	cgroupParent                     string
 	logLevel                         slog.Level
 	drain, hold                      time.Duration
 	policyKeys                       []string
 	policyWatch, live                string
 	policyWorkers                    int
+	policyTime                       time.Duration
 	defaults                         supervisor.Defaults
 }
 
@@ -116,6 +122,13 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	defer watching.Wait()
 	ctx, ended := context.WithCancel(ctx)
 	defer ended()
+	watching.Go(func() {
+		alive(ctx, func(ctx context.Context) error {
+			_, err := client.New(c.socket).Version(ctx)
+			sup.Answers()
+			return err
+		})
+	})
 	if watched {
 		watching.Go(func() {
 			if err := watch(ctx, source.Source, log, func() { reload(ctx, sup, supervisor.TriggerFile, log) }); err != nil {
@@ -186,18 +199,4 @@ func resolved(path string) string {
 		return path
 	}
 	return filepath.Join(resolved(dir), filepath.Base(path))
-}
-
-// notify tells the service manager, if there is one (sd_notify(3)).
-func notify(state string) {
-	name := os.Getenv("NOTIFY_SOCKET")
-	if name == "" {
-		return
-	}
-	conn, err := net.Dial("unixgram", name)
-	if err != nil {
-		return // it will notice by itself
-	}
-	defer conn.Close()
-	io.WriteString(conn, state)
 }

@@ -100,6 +100,7 @@ func TestRefusesToStart(t *testing.T) {
 	os.WriteFile(ceiling, []byte(`{"memory":1}`), 0o600)
 	for name, c := range map[string]config{
 		"policy":  {policy: broken},
+		"time":    {policyTime: -1},
 		"ceiling": {ceiling: ceiling},
 		"runner":  {runner: filepath.Join(dir, "none")},
 	} {

@@ -79,14 +79,22 @@ func (c *config) succeed(srv *server.Server, sup *supervisor.Supervisor, ln net.
 	if err != nil {
 		return err
 	}
+	if err := pass(socket, ourName); err != nil {
+		return err
+	}
+	err = unix.Exec(c.program, os.Args, os.Environ())
+	return fmt.Errorf("execute %s: %w", c.program, err)
+}
+
+// pass has the program that this process executes next take the socket over.
+func pass(socket *os.File, name string) error {
 	if err := place(socket); err != nil {
 		return fmt.Errorf("keep the socket: %w", err)
 	}
 	os.Setenv(envCount, "1")
 	os.Setenv(envTarget, strconv.Itoa(os.Getpid()))
-	os.Setenv(envNames, ourName)
-	err = unix.Exec(c.program, os.Args, os.Environ())
-	return fmt.Errorf("execute %s: %w", c.program, err)
+	os.Setenv(envNames, name)
+	return nil
 }
 
 // place puts the socket where its successor looks for it. Where that is taken, it is by something that

@@ -6,8 +6,12 @@ const (
 	cterm       = "golang.org/x/term"
 	websocket   = "github.com/coder/websocket"
 	cobra       = "github.com/spf13/cobra"
+	connect     = "connectrpc.com/connect"
 	cpath       = "C"
+	errdetails  = "google.golang.org/genproto/googleapis/rpc"
 	fsnotify    = "github.com/fsnotify/fsnotify"
+	hujson      = "github.com/tailscale/hujson"
+	grpcreflect = "connectrpc.com/grpcreflect"
 	jsonSchema  = "github.com/google/jsonschema-go"
 	jsonexp     = "github.com/go-json-experiment/json"
 	libcgroups  = "github.com/opencontainers/cgroups"
@@ -19,8 +23,10 @@ const (
 	nftables    = "github.com/google/nftables"
 	opa         = "github.com/open-policy-agent/opa"
 	pflag       = "github.com/spf13/pflag"
+	protobuf    = "google.golang.org/protobuf"
 	runc        = "github.com/opencontainers/runc"
 	runtimeSpec = "github.com/opencontainers/runtime-spec"
+	systemd     = "github.com/coreos/go-systemd/v22"
 	tlog        = "golang.org/x/mod"
 	units       = "github.com/docker/go-units"
 	unix        = "golang.org/x/sys"
@@ -39,7 +45,7 @@ type Row struct {
 // the nouns to the commands; no row names one that follows it.
 var Table = []Row{
 	// What crosses a boundary: data only.
-	{"sandbox", nil, []string{jsonexp}},
+	{"sandbox", nil, []string{jsonexp, hujson}},
 	{"sandbox/file", nil, nil},
 	{"supervisor/api", []string{"sandbox", "sandbox/file"}, []string{jsonexp}},
 
@@ -56,6 +62,9 @@ var Table = []Row{
 	{"internal/journal", []string{"internal/durable", "internal/failpoint"}, []string{unix, tlog, jsonexp}},
 
 	{"internal/prompt", nil, nil},
+
+	// Manual pages. Only commands that were built to write them link it.
+	{"internal/manual", nil, []string{cobra, pflag}},
 
 	// The file tools, which will be linked into PID 1 of every session: nothing of others.
 	{"internal/filetool/tree", []string{"sandbox/file"}, []string{unix}},
@@ -99,7 +108,8 @@ var Table = []Row{
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp, websocket}},
 	{"supervisor/tools", []string{"supervisor/api", "sandbox/file"}, []string{jsonexp}},
 	{"supervisor/mcp", []string{"supervisor/api", "supervisor/tools"}, []string{mcpSDK, jsonSchema}},
-	{"supervisor/server", []string{"supervisor/api", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket}},
+	{"supervisor/rpc", nil, []string{connect, protobuf}},
+	{"supervisor/server", []string{"supervisor/api", "supervisor/rpc", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket, connect, grpcreflect, errdetails, protobuf}},
 
 	// Test equipment.
 	{"internal/archtest", nil, nil},
@@ -108,12 +118,12 @@ var Table = []Row{
 	{"integration/compare", []string{"sandbox/file", "supervisor/api", "supervisor/client", "internal/testbox", "policies", "rego", "rego/worker", "sandbox"}, nil},
 
 	// The five commands.
-	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/journal"}, []string{cobra, cterm, pflag, mcpSDK, units, tlog, unix, jsonexp}},
-	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch"},
-		[]string{cobra, fsnotify, unix}},
+	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/journal", "internal/manual"}, []string{cobra, cterm, pflag, mcpSDK, units, tlog, unix, jsonexp}},
+	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch", "internal/manual"},
+		[]string{cobra, fsnotify, hujson, jsonexp, pflag, systemd, unix}},
 	{"cmd/stockade-init", []string{"sandbox/guest", "sandbox/files", "internal/filetool"}, []string{unix}},
 	{"cmd/stockade-relay", []string{"sandbox/relay"}, nil},
-	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "internal/failpoint", "internal/reexec"}, []string{cobra, jsonexp}},
+	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "internal/failpoint", "internal/reexec", "internal/manual"}, []string{cobra, jsonexp, systemd}},
 }
 
 // Reach bounds what a command may link through any chain of our packages.
@@ -134,6 +144,7 @@ var Walls = []Reach{
 	{netlink, []string{"cmd/stockade-run"}},
 	{nftables, []string{"cmd/stockade-run"}},
 	{cpath, []string{"cmd/stockade-run"}},
+	{connect, []string{"cmd/stockaded"}},
 }
 
 // Gates are the packages through which a module enters the tree.
@@ -147,5 +158,7 @@ var Gates = []struct {
 	{netlink, []string{"sandbox/network", "internal/testbox"}},
 	{nftables, []string{"sandbox/network", "sandbox/host"}},
 	{xnet, []string{"sandbox/relay", "sandbox/network", "internal/testbox", "rego"}},
-	{cobra, []string{"cmd", "rego/workbench"}},
+	{cobra, []string{"cmd", "rego/workbench", "internal/manual"}},
+	{connect, []string{"supervisor/rpc", "supervisor/server"}},
+	{protobuf, []string{"supervisor/rpc", "supervisor/server"}},
 }

@@ -47,7 +47,7 @@ func Build(dir string, tags ...string) error {
 
 // Options of a daemon.
 type Options struct {
-	Args []string // flags of stockaded beyond --state and --socket
+	Args []string // flags of stockaded beyond --state, --socket and what is in STOCKADE_ARGS, which a machine may need
 	Env  []string // added to a small environment of its own
 
 	Within func(start func() error) error // calls what starts the daemon where it is to run; nil is here. See [Internet.Within]
@@ -87,7 +87,8 @@ func (d *Daemon) Start() error {
 
 // Launch starts the supervisor and returns at once.
 func (d *Daemon) Launch() error {
-	args := append([]string{"--state", d.State, "--socket", d.Socket}, d.Args...)
+	args := append([]string{"--state", d.State, "--socket", d.Socket}, strings.Fields(os.Getenv("STOCKADE_ARGS"))...)
+	args = append(args, d.Args...)
 	d.cmd = exec.Command(filepath.Join(d.Bin, "stockaded"), args...)
 	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, d.Env...)
 	if d.log == nil {

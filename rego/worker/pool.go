@@ -19,14 +19,16 @@ import (
 // Options of a Pool. Those of the engine hold: a deadline is wall time, from when a worker has the question.
 type Options struct {
 	rego.Options
-	CPU     time.Duration // processor time that one evaluation may take; 0 means 250 ms
+	CPU     time.Duration // processor time that one evaluation may take; 0 means DefaultCPU
 	Memory  int64         // bytes that a worker may have beyond an idle process; 0 means 256 MiB
 	Size    int           // evaluations at a time; 0 means as many as there are processors, but no more than 8
 	Program []string      // that is a worker, and its arguments; nil is this one, with "policy-worker"
 }
 
+// DefaultCPU is a hundred times what an honest evaluation takes.
+const DefaultCPU = 250 * time.Millisecond
+
 const (
-	defaultCPU    = 250 * time.Millisecond
 	defaultMemory = 256 << 20
 	maxSize       = 8 // each decides 20,000 times a second, and has 40 MB
 )
@@ -40,7 +42,7 @@ const Argument = "policy-worker"
 
 func (o Options) withDefaults() Options {
 	o.Options = o.Options.WithDefaults()
-	o.CPU = cmp.Or(o.CPU, defaultCPU)
+	o.CPU = cmp.Or(o.CPU, DefaultCPU)
 	o.Memory = cmp.Or(o.Memory, int64(defaultMemory))
 	o.Size = cmp.Or(o.Size, min(runtime.GOMAXPROCS(0), maxSize))
 	if o.Program == nil {

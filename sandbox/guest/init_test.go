@@ -152,6 +152,25 @@ func TestTimerSlack(t *testing.T) {
 	}
 }
 
+// TestPriority: what the runner has before others is not its sessions'; where it yields, so do they (T054).
+func TestPriority(t *testing.T) {
+	for _, c := range []struct {
+		runner int
+		want   string
+	}{{-5, "0"}, {0, "0"}, {7, "7"}} {
+		t.Run(strconv.Itoa(c.runner), func(t *testing.T) {
+			runtime.LockOSThread() // for good: the thread ends with the test, and its priority with it
+			if err := unix.Setpriority(unix.PRIO_PROCESS, 0, c.runner); err != nil {
+				t.Fatal(err)
+			}
+			b := start(t, baseline())
+			if text, _ := b.output(command("nice")); text != c.want+"\n" {
+				t.Errorf("niceness %q, want %s", text, c.want)
+			}
+		})
+	}
+}
+
 func TestInitIsBare(t *testing.T) {
 	s := baseline()
 	s.Filter = denyMkdir()

@@ -16,6 +16,7 @@ func (g *guestInit) spawner() []step {
 		{"no_new_privs", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
 		// The kernel's default: that of the runner may be looser.
 		{"timer slack", func() error { return unix.Prctl(unix.PR_SET_TIMERSLACK, defaultSlack, 0, 0, 0) }},
+		{"priority", ordinary},
 		// The fsuid stays init's except while the thread looks paths up, because
 		// CLONE_INTO_CGROUP is judged by it.
 		{"setgroups", func() error { return setgroups(s.Groups) }},
@@ -33,6 +34,17 @@ func (g *guestInit) spawner() []step {
 			return capset(thisThread, initCaps&^(1<<unix.CAP_SETPCAP)|s.Capabilities, s.Capabilities)
 		}},
 	}
+}
+
+// ordinary takes from the thread what an operator gave the runner so that it goes before others: a session goes before
+// nobody. That it yields, it keeps.
+func ordinary() error {
+	const zero = 20 // the system call answers 20 less the niceness
+	p, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil || p <= zero {
+		return err
+	}
+	return unix.Setpriority(unix.PRIO_PROCESS, 0, 0)
 }
 
 // SpawnerName is the name of the thread that executions are cloned from, once it is not the main thread any

@@ -67,20 +67,34 @@ type FrameList struct {
 // Event is one event of a stream, as SSE data or as one NDJSON line. Cursor resumes the stream
 // after it: as Last-Event-ID or after.
 type Event struct {
-	Kind     string   `json:"kind"` // accepted, output, frame, lagged, gone, receipt, keepalive
-	Cursor   string   `json:"cursor,omitempty"`
-	IntentID string   `json:"intent_id,omitempty"`
-	ExecID   string   `json:"exec_id,omitempty"`
-	Approval string   `json:"approval_id,omitempty"` // of accepted: it waits for leave
-	Stream   string   `json:"stream,omitempty"`      // stdout or stderr
-	Offset   int64    `json:"offset,omitzero"`       // of the first byte of Bytes in its stream
-	Bytes    []byte   `json:"bytes,omitempty"`
-	AtNS     int64    `json:"at_ns,omitzero"` // when the bytes arrived at the supervisor
-	Frame    *Frame   `json:"frame,omitzero"`
-	Lagged   *Lagged  `json:"lagged,omitzero"` // the reader is behind; nothing is left out
-	Gone     *Gone    `json:"gone,omitzero"`
-	Receipt  *Receipt `json:"receipt,omitzero"`
+	Kind     EventKind `json:"kind"`
+	Cursor   string    `json:"cursor,omitempty"`
+	IntentID string    `json:"intent_id,omitempty"`
+	ExecID   string    `json:"exec_id,omitempty"`
+	Approval string    `json:"approval_id,omitempty"` // of accepted: it waits for leave
+	Stream   string    `json:"stream,omitempty"`      // stdout or stderr
+	Offset   int64     `json:"offset,omitzero"`       // of the first byte of Bytes in its stream
+	Bytes    []byte    `json:"bytes,omitempty"`
+	AtNS     int64     `json:"at_ns,omitzero"` // when the bytes arrived at the supervisor
+	Frame    *Frame    `json:"frame,omitzero"`
+	Lagged   *Lagged   `json:"lagged,omitzero"` // the reader is behind; nothing is left out
+	Gone     *Gone     `json:"gone,omitzero"`
+	Receipt  *Receipt  `json:"receipt,omitzero"`
 }
+
+// EventKind is what an event of a stream is.
+type EventKind string
+
+// The kinds.
+const (
+	EventAccepted  EventKind = "accepted"  // the intent is durable; only the answer of the exec itself begins with it
+	EventOutput    EventKind = "output"    // bytes of one stream, and their offset in it
+	EventFrame     EventKind = "frame"     // a milestone, durable before it is shown
+	EventLagged    EventKind = "lagged"    // the reader is behind the command; nothing is left out
+	EventGone      EventKind = "gone"      // what was asked for is not kept any more, and from where on there is something
+	EventReceipt   EventKind = "receipt"   // the end; nothing follows
+	EventKeepalive EventKind = "keepalive" // nothing has happened
+)
 
 // Lagged says how far a reader of output is behind the process. The bytes between follow, from
 // the disk.

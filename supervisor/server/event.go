@@ -76,7 +76,7 @@ func (e *events) send(id, kind string, event any) error {
 }
 
 // event is send of one that knows its cursor and its kind.
-func (e *events) event(event api.Event) error { return e.send(event.Cursor, event.Kind, event) }
+func (e *events) event(event api.Event) error { return e.send(event.Cursor, string(event.Kind), event) }
 
 // end ends a stream that may have had no event.
 func (e *events) end() error {

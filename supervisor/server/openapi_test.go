@@ -5,8 +5,13 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -77,7 +82,70 @@ func openAPI(t *testing.T) object {
 		"servers":    []object{{"url": "http://localhost", "description": "over the unix socket"}},
 		"paths":      paths,
 		"components": object{"schemas": s.defs},
+
+		// What stands for something in a text, with its meaning: clients make types of it, and a release keeps it.
+		"x-stockade-words": s.words,
+		"x-stockade-codes": codes(),
 	}
+}
+
+// codes is the table of error and denial codes.
+func codes() object {
+	out := object{}
+	for _, c := range api.Codes {
+		out[string(c.Code)] = object{"status": c.Status, "meaning": c.Text}
+	}
+	return out
+}
+
+// words are the texts that stand for something, by their type: the typed constants of the packages of wire types, and what is
+// said behind each. Codes have a table of their own.
+func words(t *testing.T) object {
+	out, literal := object{}, map[string]string{} // by "package.Name"
+	var later []func()
+	for _, dir := range []string{"sandbox/file", "supervisor/api"} {
+		parsed, err := parser.ParseDir(token.NewFileSet(), filepath.Join("../..", dir), func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, pkg := range parsed {
+			ast.Inspect(pkg, func(n ast.Node) bool {
+				spec, ok := n.(*ast.ValueSpec)
+				if !ok || len(spec.Names) != 1 || len(spec.Values) != 1 || !spec.Names[0].IsExported() {
+					return true
+				}
+				kind, typed := spec.Type.(*ast.Ident)
+				if !typed || kind.Name == "Code" {
+					return true
+				}
+				later = append(later, func() {
+					word, ok := literal[name+"."+spec.Names[0].Name]
+					if name != "api" || !ok {
+						return
+					}
+					if out[kind.Name] == nil {
+						out[kind.Name] = object{}
+					}
+					out[kind.Name].(object)[word] = strings.TrimSpace(cmp.Or(spec.Comment.Text(), spec.Doc.Text()))
+				})
+				switch v := spec.Values[0].(type) {
+				case *ast.BasicLit:
+					if word, err := strconv.Unquote(v.Value); err == nil && v.Kind == token.STRING {
+						literal[name+"."+spec.Names[0].Name] = word
+					}
+				case *ast.CallExpr: // Op(file.OpRead)
+					if other, ok := v.Args[0].(*ast.SelectorExpr); ok {
+						literal[name+"."+spec.Names[0].Name] = literal[other.X.(*ast.Ident).Name+"."+other.Sel.Name]
+					}
+				}
+				return true
+			})
+		}
+	}
+	for _, add := range later {
+		add()
+	}
+	return out
 }
 
 func operationObject(r route, s *schemas) object {
@@ -129,7 +197,7 @@ func parametersOf(r route, s *schemas) []object {
 			"description": "Of a stream: the cursor of the last event that the reader has. It counts more than after.",
 		})
 	}
-	if _, isReceipt := r.out.(api.Receipt); isReceipt && r.method != "GET" {
+	if takesKey(r) {
 		params = append(params, object{
 			"name": "Idempotency-Key", "in": "header", "schema": object{"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[ -~]+$"},
 			"description": "The operation takes place once for each key; asked again, the answer is the same receipt.",
@@ -150,6 +218,12 @@ func parametersOf(r route, s *schemas) []object {
 	return params
 }
 
+// takesKey reports whether an operation takes place once for each key.
+func takesKey(r route) bool {
+	_, isReceipt := r.out.(api.Receipt)
+	return isReceipt && r.method != "GET" || r.op == api.OpShellOpen
+}
+
 // canWait reports whether an operation, with its parameters in a body, can be made to wait for leave.
 func canWait(r route) bool {
 	_, isReceipt := r.out.(api.Receipt)
@@ -160,6 +234,7 @@ func canWait(r route) bool {
 // streams are the operations that can be answered with events, and what the events are.
 var streams = map[api.Op]any{
 	api.OpExec: api.Event{}, api.OpOutput: api.Event{}, api.OpIntentFrames: api.Event{}, api.OpEvents: api.Notice{}, api.OpSessionEvents: api.Notice{},
+	api.OpShellOutput: api.ShellOutput{},
 }
 
 func responses(r route, s *schemas) object {
@@ -184,7 +259,14 @@ func responses(r route, s *schemas) object {
 	if canWait(r) {
 		out["202"] = object{"description": "It waits for leave, and the caller prefers not to.", "content": content(api.Pending{}, s)}
 	}
-	if _, isReceipt := r.out.(api.Receipt); isReceipt && r.method != "GET" {
+	if r.op == api.OpShellOpen {
+		out["200"] = object{"description": "It has ended already.", "content": content(api.Receipt{}, s)}
+		out["202"] = object{"description": "Its prompt is there, or wait_ms is over.", "content": content(api.Shell{}, s)}
+	}
+	if r.op != public && !takesKey(r) {
+		out["403"] = object{"description": "Denied, with the reasons.", "content": content(api.Receipt{}, s)}
+	}
+	if takesKey(r) {
 		out["403"] = object{"description": "Denied, with the reasons.", "content": content(api.Receipt{}, s)}
 		out["default"] = object{
 			"description": "Faulted, with a receipt; or not an operation, with an error.",
@@ -206,9 +288,10 @@ func content(v any, s *schemas) object {
 
 // schemas collects the types that are referred to.
 type schemas struct {
-	t    *testing.T
-	r    jsonschema.Reflector
-	defs object
+	t     *testing.T
+	r     jsonschema.Reflector
+	defs  object
+	words object
 }
 
 // shared are the nouns that commands and file tools have in common.
@@ -220,8 +303,16 @@ var shared = map[reflect.Type]string{
 }
 
 func newSchemas(t *testing.T) *schemas {
-	s := &schemas{t: t, defs: object{}}
-	s.r.Mapper = custom
+	s := &schemas{t: t, defs: object{}, words: words(t)}
+	s.r.Mapper = func(t reflect.Type) *jsonschema.Schema {
+		if own := custom(t); own != nil {
+			return own
+		}
+		if t.Kind() == reflect.String && t.PkgPath() != "" && (s.words[t.Name()] != nil || t.Name() == "Code") {
+			return &jsonschema.Schema{Type: "string", Extras: map[string]any{"x-stockade-words": t.Name()}}
+		}
+		return number(t)
+	}
 	s.r.Namer = func(t reflect.Type) string { // two packages have nouns of one name
 		if !strings.HasSuffix(t.PkgPath(), "/sandbox/file") {
 			return ""
@@ -267,10 +358,23 @@ func (s *schemas) ref(v any) object {
 	return object{"$ref": "#/components/schemas/" + reflect.TypeOf(v).Name()}
 }
 
-// exact says of every integer that it has 64 bits, which a generator would otherwise
+// number is an integer with the bounds of its Go type, where those are not the ones of 64 bits with a sign.
+func number(t reflect.Type) *jsonschema.Schema {
+	switch t.Kind() {
+	case reflect.Int, reflect.Int32:
+		return &jsonschema.Schema{Type: "integer", Format: "int32"}
+	case reflect.Uint16, reflect.Uint32:
+		return &jsonschema.Schema{Type: "integer", Format: "uint32"}
+	case reflect.Uint64:
+		return &jsonschema.Schema{Type: "integer", Format: "uint64"}
+	}
+	return nil
+}
+
+// exact says of every other integer that it has 64 bits, which a generator would otherwise
 // read as a float in JavaScript and as 32 bits elsewhere.
 func exact(o object) {
-	if o["type"] == "integer" {
+	if o["type"] == "integer" && o["format"] == nil {
 		o["format"] = "int64"
 	}
 	for _, v := range o {

@@ -27,6 +27,7 @@ type script struct {
 	frames func(context.Context, *api.Request) (*api.FrameList, *api.Receipt, error)
 	wait   func(context.Context, *api.Request) (*api.Process, *api.Receipt, error)
 	list   func(context.Context, *api.Request) (*api.ProcessList, *api.Receipt, error)
+	shell  func(*api.Request) (*api.Shell, *api.Receipt, error)
 }
 
 func (s *script) Do(_ context.Context, req *api.Request, _ func(api.Event)) (*api.Receipt, error) {
@@ -63,6 +64,10 @@ func (s *script) Wait(ctx context.Context, req *api.Request) (*api.Process, *api
 
 func (s *script) Processes(ctx context.Context, req *api.Request) (*api.ProcessList, *api.Receipt, error) {
 	return s.list(ctx, req)
+}
+
+func (s *script) Shell(_ context.Context, req *api.Request) (*api.Shell, *api.Receipt, error) {
+	return s.shell(req)
 }
 
 // settled is a receipt of nothing in particular.
@@ -198,7 +203,7 @@ func TestGone(t *testing.T) {
 		t.Errorf("follow frames: %v", err)
 	}
 	var kinds []string
-	_, err = b.Watch(t.Context(), "x-1", "0.1.0", func(e api.Event) error { kinds = append(kinds, e.Kind); return nil })
+	_, err = b.Watch(t.Context(), "x-1", "0.1.0", func(e api.Event) error { kinds = append(kinds, string(e.Kind)); return nil })
 	if err != nil || fmt.Sprint(kinds) != "[gone receipt]" {
 		t.Errorf("watch: %v %v", kinds, err)
 	}

@@ -102,6 +102,9 @@ func New(sup Supervisor, options Options) (*Server, error) {
 	for p, verbs := range paths {
 		s.mux.Handle(p, s.verbs(verbs))
 	}
+	for p, h := range s.remotes() {
+		s.mux.Handle(p, h)
+	}
 	s.http = http.Server{
 		Handler:           s.guard(s.mux),
 		ReadHeaderTimeout: s.options.HeaderTimeout,

@@ -38,7 +38,7 @@ func TestLife(t *testing.T) {
 	var kinds []string
 	streamed, err := b.ExecStream(ctx, api.Exec{SessionID: id, Argv: []string{"echo", "hello"}}, func(e api.Event) error {
 		if e.Kind != "frame" { // when it is told of the start is its own affair
-			kinds = append(kinds, e.Kind+":"+string(e.Bytes))
+			kinds = append(kinds, string(e.Kind)+":"+string(e.Bytes))
 		}
 		return nil
 	})

@@ -1,0 +1,174 @@
+"""The way in: one client of one supervisor."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, BinaryIO, Mapping, Optional, Sequence, Tuple, Union
+
+from ..codec import EnvValue
+from ..http import segment
+from ..model import (Approval, ApprovalList, Ask, BlobResult, Capabilities, Checkpoint, Decision, Destination, HostInfo, Intent, IntentList, Limits, Local,
+                     Notice, Process, ProcessList, Quiescence, Receipt, ReceiptList, Root, Scope, Session as SessionRecord, SessionList, SessionOpen, Target, ToolCatalogue,
+                     Verdict, VerdictResult, Version)
+from ..request import ask as asking
+from ..request import get, labels_of, named, operate, upload
+from ..stream import Course, notice
+from ..value import Duration, MountLike, mapping, mount_of, nanoseconds, several
+from .exchange import AsyncExchange, shaped
+from .execution import AsyncExecution, fetch
+from .session import AsyncSession
+from .shell import AsyncShell
+from .stream import AsyncStream
+
+_SOCKET = "/run/stockade/stockade.sock"
+
+
+class AsyncStockade:
+    """A client of the supervisor that listens on the socket: $STOCKADE_SOCKET unless said otherwise. It connects with the
+    first call, and any number of calls may be under way at the same time.
+
+    What is lost with a connection is asked again for so many seconds of patience, as what it was: an operation with
+    effect has a key, and takes place once. A supervisor that has never answered is Unavailable at once.
+    """
+
+    def __init__(self, socket: Union[str, "os.PathLike[str]", None] = None, *, scope: Optional[Scope] = None, patience: float = 30.0) -> None:
+        path = os.fspath(socket) if socket is not None else os.environ.get("STOCKADE_SOCKET") or _SOCKET
+        self._exchange = AsyncExchange(path, scope, patience)
+
+    async def __aenter__(self) -> AsyncStockade:
+        return self
+
+    async def __aexit__(self, *failure: Any) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes the connections. Sessions go on."""
+        self._exchange.close()
+
+    async def open(self, profile: Optional[str] = None, *, mounts: Sequence[MountLike] = (), workdir: Optional[str] = None,
+                   env: Optional[Mapping[str, EnvValue]] = None, root: Optional[Root] = None, network: Optional[str] = None,
+                   egress: Sequence[Destination] = (), hostname: Optional[str] = None, limits: Optional[Limits] = None,
+                   labels: Optional[Mapping[str, str]] = None, ttl: Optional[Duration] = None, idle: Optional[Duration] = None,
+                   background: Optional[bool] = None, on_restart: Optional[str] = None, accept_degraded: Sequence[str] = (),
+                   verify: Optional[str] = None, key: Optional[str] = None) -> AsyncSession:
+        """Asks for a session. Of one that is denied the reasons are in Denied; of one that is granted what it got is in grant."""
+        if isinstance(mounts, str):
+            raise TypeError("mounts are a list")
+        local = Local(mounts=tuple(mount_of(m) for m in mounts) or None, workdir=workdir, env=mapping(env), root=root, network_mode=network,
+                      egress=tuple(egress) or None, hostname=hostname)
+        ask = SessionOpen(Target(local), profile=profile, session_ttl_ns=nanoseconds(ttl), idle_timeout_ns=nanoseconds(idle), limits=limits,
+                          labels=dict(labels) if labels else None, allow_background_processes=background, on_restart=on_restart,
+                          accept_degraded=several(accept_degraded), verify=verify)
+        receipt = await self._exchange.receipt(operate("/v1/sessions", ask, key), "host.session.open", own_key=key is not None)
+        return AsyncSession(self._exchange, shaped(receipt.session_id, "session_id"), receipt)
+
+    def session(self, session_id: str) -> AsyncSession:
+        """One that was opened before, by whomever. A with-block around it closes it, too."""
+        return AsyncSession(self._exchange, session_id)
+
+    def execution(self, exec_id: str) -> AsyncExecution:
+        """A command that was started before."""
+        return AsyncExecution(self._exchange, exec_id)
+
+    def shell(self, exec_id: str) -> AsyncShell:
+        """A shell that was opened before."""
+        return AsyncShell(self._exchange, exec_id)
+
+    async def sessions(self, *, state: Optional[str] = None, labels: Optional[Mapping[str, str]] = None, limit: Optional[int] = None) -> Tuple[SessionRecord, ...]:
+        """The caller's sessions, newest first."""
+        query = (("state", state), ("limit", limit)) + labels_of(labels)
+        return (await self._exchange.read(SessionList, get("/v1/sessions", query))).sessions
+
+    async def executions(self, *, session_id: Optional[str] = None, state: Optional[str] = None, active: Optional[bool] = None,
+                         labels: Optional[Mapping[str, str]] = None, limit: Optional[int] = None) -> Tuple[Process, ...]:
+        """The caller's executions, newest first."""
+        query = (("session_id", session_id), ("state", state), ("active", active), ("limit", limit)) + labels_of(labels)
+        return (await self._exchange.read(ProcessList, get("/v1/executions", query))).processes
+
+    async def do(self, op: str, parameters: Any, *, key: Optional[str] = None) -> Receipt:
+        """Carries out an operation with effect by its name, with parameters of the model or a mapping, and returns its receipt
+        when it took place. What has no method of its own is asked for so."""
+        return await self._exchange.receipt(named(op, parameters, key), op, own_key=key is not None)
+
+    async def receipt(self, intent_id: str) -> Receipt:
+        """The receipt of an operation, whatever its outcome."""
+        return await self._exchange.read(Receipt, get(f"/v1/receipts/{segment(intent_id)}"))
+
+    async def receipts(self, *, session_id: Optional[str] = None, exec_id: Optional[str] = None, op: Optional[str] = None, outcome: Optional[str] = None,
+                       limit: Optional[int] = None) -> Tuple[Receipt, ...]:
+        """The caller's receipts, newest first."""
+        query = (("session_id", session_id), ("exec_id", exec_id), ("op", op), ("outcome", outcome), ("limit", limit))
+        return (await self._exchange.read(ReceiptList, get("/v1/receipts", query))).receipts
+
+    async def intent(self, intent_id: str) -> Intent:
+        """An operation with effect, in flight or settled."""
+        return await self._exchange.read(Intent, get(f"/v1/intents/{segment(intent_id)}"))
+
+    async def intents(self, *, session_id: Optional[str] = None, limit: Optional[int] = None) -> Tuple[Intent, ...]:
+        return (await self._exchange.read(IntentList, get("/v1/intents", (("session_id", session_id), ("limit", limit))))).intents
+
+    def events(self, after: int = 0) -> AsyncStream[Notice]:
+        """What happens to all sessions of the caller, from the event after that number on."""
+        return AsyncStream(self._exchange, Course("/v1/events", str(after) if after else "", notice))
+
+    async def put_blob(self, content: Union[bytes, BinaryIO], *, ref: Optional[str] = None, key: Optional[str] = None) -> BlobResult:
+        """Stores content: bytes, or a file that can be read again from its beginning."""
+        if isinstance(content, (bytes, bytearray, memoryview)):
+            content = bytes(content)
+            request = upload(content, len(content), ref, key)
+        else:
+            request = upload(content, content.seek(0, os.SEEK_END), ref, key)
+        receipt = await self._exchange.receipt(request, "blob.put", own_key=key is not None)
+        return shaped(shaped(receipt.payload, "payload").blob, "result")
+
+    async def blob(self, ref: str) -> bytes:
+        """The content of a blob."""
+        return await fetch(self._exchange, ref)
+
+    async def tools(self, profile: str) -> ToolCatalogue:
+        """The tools of a profile as its models know them: openai, anthropic, gemini or codex."""
+        return await self._exchange.read(ToolCatalogue, get("/v1/tools", (("profile", profile),)))
+
+    async def decide(self, ask: Ask) -> Decision:
+        """What policy would say to an operation. Nothing is started."""
+        return await self._exchange.read(Decision, asking("/v1/decide", ask))
+
+    async def approvals(self, *, state: Optional[str] = None, limit: Optional[int] = None) -> Tuple[Approval, ...]:
+        """What the caller waits for leave for, or may decide."""
+        return (await self._exchange.read(ApprovalList, get("/v1/approvals", (("state", state), ("limit", limit))))).approvals
+
+    async def approval(self, approval_id: str) -> Approval:
+        """What leave is asked for, with the review token."""
+        return await self._exchange.read(Approval, get(f"/v1/approvals/{segment(approval_id)}"))
+
+    async def approve(self, approval_id: str, review: str, comment: Optional[str] = None) -> VerdictResult:
+        """Gives leave to what was reviewed."""
+        return await self._verdict("host.approval.approve", Verdict(approval_id, review=review, comment=comment))
+
+    async def deny(self, approval_id: str, comment: Optional[str] = None) -> VerdictResult:
+        """Denies leave, or takes one's own request back."""
+        return await self._verdict("host.approval.deny", Verdict(approval_id, comment=comment))
+
+    async def checkpoint(self) -> Checkpoint:
+        """Has the journal signed as far as it goes."""
+        return await self._exchange.read(Checkpoint, get("/v1/checkpoint"))
+
+    async def host(self) -> HostInfo:
+        """What the machine offers and the operator allows."""
+        return await self._exchange.read(HostInfo, get("/v1/host"))
+
+    async def capabilities(self) -> Capabilities:
+        """What a session can be held by there."""
+        return await self._exchange.read(Capabilities, get("/v1/capabilities"))
+
+    async def quiescence(self) -> Quiescence:
+        """What keeps the supervisor from being quiet."""
+        return await self._exchange.read(Quiescence, get("/v1/quiescence"))
+
+    async def version(self) -> Version:
+        """Who answers, and what it serves."""
+        return await self._exchange.read(Version, get("/v1/version"))
+
+    async def _verdict(self, op: str, verdict: Verdict) -> VerdictResult:
+        receipt = await self._exchange.receipt(named(op, verdict), op)
+        return shaped(shaped(receipt.payload, "payload").verdict, "result")

@@ -1,0 +1,130 @@
+"""Requests and their answers, over connections that are kept, and asked again where that is the same."""
+
+from __future__ import annotations
+
+import threading
+from typing import List, Optional, Tuple, Type, TypeVar
+
+from ..failure import Interrupted, ProtocolError
+from ..http import Answer, ONCE, Request
+from ..model import Receipt, Scope
+from ..request import RENEWABLE, document, refusal, renewed, scoped, settled
+from ..retry import Attempts, Lost
+from .edge import Connection, now, pause
+
+T = TypeVar("T")
+
+
+class AsyncExchange:
+    """What all sessions of a client share. Any number of calls at the same time; each has a connection to itself."""
+
+    _IDLE = 16
+
+    def __init__(self, path: str, scope: Optional[Scope], patience: float) -> None:
+        self.path, self.scope, self.patience = path, scope, patience
+        self.met = False  # a supervisor has answered
+        self._idle: List[Connection] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    async def read(self, kind: Type[T], request: Request) -> T:
+        """A document."""
+        answer, body = await self.send(request)
+        return document(kind, answer, body)
+
+    async def receipt(self, request: Request, op: str = "", own_key: bool = False, repeatable: bool = False) -> Receipt:
+        """The receipt of an operation that took place. What a restart cut off is asked again as another operation
+        where that is the same, unless the key is the caller's."""
+        while True:
+            answer, body = await self.send(request, final=True)
+            try:
+                return settled(answer, body)
+            except Interrupted as e:
+                if e.code != "supervisor_restarted" or own_key or not (repeatable or op in RENEWABLE):
+                    raise
+                request = renewed(request)
+
+    async def send(self, request: Request, final: bool = False) -> Tuple[Answer, bytes]:
+        """The answer to a request, and its body. What says no is an exception, but for a final answer."""
+        request = scoped(request, self.scope)
+        attempts = Attempts(self.patience, now(), self.met)
+        while True:
+            try:
+                answer, body = await self._once(request)
+            except Lost as lost:
+                await pause(attempts.after_loss(request, lost, now()))
+                continue
+            failed = refusal(answer.status, body)
+            if failed is None or (final and failed.receipt is not None):
+                return answer, body
+            await pause(attempts.after_refusal(failed, now()))
+
+    async def begin(self, request: Request) -> Tuple[Connection, Answer]:
+        """Sends a request, and returns when the head of its answer is there. The caller closes the connection, or
+        gives it back."""
+        conn, used = self._take(request), True
+        if conn is None:
+            conn, used = await Connection.open(self.path), False
+        answer = Answer()
+        try:
+            try:
+                for piece in request.pieces():
+                    await conn.send(piece)
+            except Lost:
+                pass  # it may have been answered all the same: with no, before it was heard out
+            while not answer.status:
+                await self.feed(conn, answer)
+        except BaseException as e:
+            conn.close()
+            if isinstance(e, Lost) and used and not answer.begun and request.repeat != ONCE:
+                return await self.begin(request)  # it had ended while nobody used it
+            raise
+        self.met = True
+        return conn, answer
+
+    async def feed(self, conn: Connection, answer: Answer) -> None:
+        """Waits for more of an answer."""
+        try:
+            answer.feed(await conn.receive())
+        except EOFError as e:
+            raise Lost(str(e), sent=True) from e
+
+    def give(self, conn: Connection, answer: Answer) -> None:
+        """Takes a connection back."""
+        with self._lock:
+            if answer.done and answer.reusable and not self._closed and len(self._idle) < self._IDLE:
+                self._idle.append(conn)
+                return
+        conn.close()
+
+    def close(self) -> None:
+        """Closes the connections that nobody uses; no other is kept from here on."""
+        with self._lock:
+            idle, self._idle, self._closed = self._idle, [], True
+        for conn in idle:
+            conn.close()
+
+    async def _once(self, request: Request) -> Tuple[Answer, bytes]:
+        conn, answer = await self.begin(request)
+        body = bytearray(answer.take())
+        try:
+            while not answer.done:
+                await self.feed(conn, answer)
+                body += answer.take()
+        except BaseException:
+            conn.close()
+            raise
+        self.give(conn, answer)
+        return answer, bytes(body)
+
+    def _take(self, request: Request) -> Optional[Connection]:
+        """A connection that nobody uses; none for what must not be asked again, since it may have ended."""
+        with self._lock:
+            return self._idle.pop() if self._idle and request.repeat != ONCE else None
+
+
+def shaped(value: Optional[T], what: str) -> T:
+    """What the contract says is there."""
+    if value is None:
+        raise ProtocolError("protocol_error", f"the answer has no {what}")
+    return value

@@ -1,0 +1,187 @@
+# Made by generate.py from aio/execution.py, which is the one to read and to change.
+"""A command while it runs, and after."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Optional, Union
+
+from ..failure import NotFound, StockadeError, Unavailable, of_receipt
+from ..http import Request, segment
+from ..model import (ControlResult, Event, Exec, InlineBytes, InlineText, Pending, Process, ProcessCancel, ProcessInput, ProcessModify,
+                     ProcessTarget, Receipt, Stdin)
+from ..request import document, get, named, operate, renewed, settled
+from ..codec import Secret
+from ..stream import Course, event, last
+from ..value import Duration, Result, executed, inline, milliseconds, nanoseconds, signal_of
+from .edge import now, settle
+from .exchange import Exchange, shaped
+from .stream import Stream
+
+_FINAL = frozenset({"completed", "failed", "canceled", "timed_out"})
+_TURN = 30  # seconds of one look
+
+
+class Execution:
+    """One command. It goes on, whoever looks, until it ends or is canceled; leaving a with-block cancels it."""
+
+    def __init__(self, exchange: Exchange, exec_id: str, receipt: Optional[Receipt] = None) -> None:
+        self._exchange = exchange
+        #: of the execution
+        self.id = exec_id
+        self._receipt = receipt
+        self._inputs = 0
+        self._writer = uuid.uuid4().hex[:12]
+
+    def __repr__(self) -> str:
+        return f"<execution {self.id}>"
+
+    def __enter__(self) -> Execution:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if self._receipt is None:
+            settle(self._end())
+
+    def __iter__(self) -> Stream[Event]:
+        return self.events()
+
+    def events(self, after: str = "") -> Stream[Event]:
+        """What happens to it, from a cursor on: output, frames, and its receipt at the end."""
+        over = self.id
+
+        def ended(receipt: Receipt) -> Optional[Event]:
+            return last(receipt) if receipt.exec_id == over and receipt.op in ("host.exec", "host.shell.open") else None
+
+        return Stream(self._exchange, Course(f"/v1/executions/{segment(self.id)}/output", after, event), ended)
+
+    def info(self) -> Process:
+        """What the registry has of it."""
+        return self._exchange.read(Process, get(f"/v1/executions/{segment(self.id)}"))
+
+    def wait(self, timeout: Optional[Duration] = None) -> Optional[Result]:
+        """How it ended, or None when it has not within the timeout. Who is interrupted here leaves it running."""
+        until = None if timeout is None else now() + milliseconds(timeout) / 1000
+        while self._receipt is None:
+            turn = _TURN * 1000 if until is None else max(1, min(_TURN * 1000, round((until - now()) * 1000)))
+            process = self._exchange.read(Process, get(f"/v1/executions/{segment(self.id)}/wait", (("wait_ms", turn),)))
+            if process.state in _FINAL:
+                self._receipt = self._exchange.read(Receipt, get(f"/v1/receipts/{segment(process.intent_id)}"))
+            elif until is not None and now() >= until:
+                return None
+        return self._result(self._receipt)
+
+    def result(self) -> Result:
+        """How it ended, once it has."""
+        while True:
+            result = self.wait()
+            if result is not None:
+                return result
+
+    def write(self, data: Union[str, bytes, Secret], close: bool = False) -> int:
+        """Writes to its stdin, which it was started with open, and says how much: all of it, or as much as it read.
+        Written once, also where the answer gets lost."""
+        stdin = Stdin(secret_text=InlineText(data.secret)) if isinstance(data, Secret) else (
+            Stdin(inline_text=InlineText(data)) if isinstance(data, str) else Stdin(inline_bytes=InlineBytes(bytes(data))))
+        self._inputs += 1
+        ask = ProcessInput(exec_id=self.id, data=stdin, close=close or None, input_id=f"{self._writer}-{self._inputs}")
+        return (self._control("host.process.input", ask, repeatable=True)).bytes or 0
+
+    def close_stdin(self) -> None:
+        """The end of its input."""
+        self._inputs += 1
+        self._control("host.process.input", ProcessInput(exec_id=self.id, close=True, input_id=f"{self._writer}-{self._inputs}"), repeatable=True)
+
+    def signal(self, signal: Union[str, int]) -> ControlResult:
+        return self._control("host.process.signal", {"exec_id": self.id, "signal": signal_of(signal)})
+
+    def cancel(self, grace: Optional[Duration] = None, wait: bool = True) -> ControlResult:
+        """Ends it with its whole tree: TERM, and KILL after the grace."""
+        return self._control("host.process.cancel", ProcessCancel(exec_id=self.id, grace_timeout_ns=nanoseconds(grace), wait=None if wait else False))
+
+    def pause(self) -> ControlResult:
+        return self._control("host.process.pause", ProcessTarget(exec_id=self.id))
+
+    def resume(self) -> ControlResult:
+        return self._control("host.process.resume", ProcessTarget(exec_id=self.id))
+
+    def modify(self, timeout: Duration) -> ControlResult:
+        """Gives it another time limit, from its start on."""
+        return self._control("host.process.modify", ProcessModify(nanoseconds(timeout) or 0, exec_id=self.id))
+
+    def delete(self) -> ControlResult:
+        """Takes it out of the registry, once it has ended. Its receipt stays."""
+        return self._control("host.process.delete", ProcessTarget(exec_id=self.id))
+
+    def _control(self, op: str, parameters: Any, repeatable: bool = False) -> ControlResult:
+        receipt = self._exchange.receipt(named(op, parameters), op, repeatable=repeatable)
+        return shaped(shaped(receipt.payload, "payload").control, "result")
+
+    def _end(self) -> None:
+        try:
+            self.cancel()
+        except (NotFound, Unavailable):
+            pass  # it is gone, or nobody is there who could end it
+
+    def _result(self, receipt: Receipt) -> Result:
+        failed = of_receipt(receipt)
+        if failed is not None:
+            raise failed
+        x = executed(receipt)
+        stdout, stderr = self._kept(x.stdout), self._kept(x.stderr)
+        return Result(receipt.exec_id or self.id, x.exit_code, x.status, stdout, stderr, receipt)
+
+    def _kept(self, output: Any) -> bytes:
+        content, ref = inline(output)
+        return fetch(self._exchange, ref) if ref else content
+
+
+def fetch(exchange: Exchange, ref: str) -> bytes:
+    """The content of a blob."""
+    _, body = exchange.send(get(f"/v1/blobs/{segment(ref)}"))
+    return body
+
+
+def start(exchange: Exchange, path: str, ask: Exec, key: Optional[str], repeatable: bool) -> Execution:
+    """Starts a command, and returns when its intent is durable, or when it has ended already."""
+    request = operate(path, ask, key)
+    while True:
+        try:
+            answer, body = exchange.send(request, final=True)
+        except KeyboardInterrupt:
+            settle(_cancel(exchange, request))  # it may have been started, and nobody would know it
+            raise
+        if answer.status == 202:
+            return Execution(exchange, document(Pending, answer, body).exec_id)
+        try:
+            receipt = settled(answer, body)
+        except StockadeError as e:
+            if e.code != "supervisor_restarted" or key or not repeatable:
+                raise
+            request = renewed(request)
+            continue
+        return Execution(exchange, receipt.exec_id or "", receipt)
+
+
+def run(exchange: Exchange, ask: Exec, key: Optional[str], repeatable: bool) -> Result:
+    """Runs a command to its end. Who is interrupted meanwhile has it canceled."""
+    while True:
+        execution = start(exchange, "/v1/exec", ask, key, repeatable)
+        try:
+            return execution.result()
+        except KeyboardInterrupt:
+            settle(execution._end())
+            raise
+        except StockadeError as e:
+            if e.code != "supervisor_restarted" or key or not repeatable:
+                raise
+
+
+def _cancel(exchange: Exchange, request: Request) -> None:
+    """Cancels what a request has started, if it has: the same request with its key says what that is."""
+    try:
+        answer, body = exchange.send(request, final=True)
+        if answer.status == 202:
+            Execution(exchange, document(Pending, answer, body).exec_id).cancel()
+    except StockadeError:
+        pass  # it was refused, or nobody is there who could say

@@ -1,0 +1,217 @@
+"""What is done when connections break and answers get lost, told by a supervisor that does exactly that."""
+
+import json
+import os
+import socket
+import tempfile
+import threading
+import unittest
+from typing import Any, Callable, Dict, List, Tuple
+
+from stockade import Conflict, Denied, Gone, Interrupted, ProtocolError, Stockade, Unavailable
+
+Said = Tuple[str, Dict[str, str], bytes]
+
+
+def receipt(op: str, outcome: str = "ok", code: str = "", **payload: Any) -> bytes:
+    document = {"version": 1, "intent_id": "sha256:01", "op": op, "principal": {"uid": 0, "gid": 0}, "outcome": outcome, "receipt_status": "ok",
+                "session_id": "s-1", "exec_id": "x-1", "payload": payload, "admitted_at_ns": 1, "admitted_at": "", "settled_at_ns": 1, "settled_at": ""}
+    if code:
+        document["error_code"] = code
+    return json.dumps(document).encode()
+
+
+def answer(body: bytes, status: int = 200, more: str = "") -> bytes:
+    return f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{more}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def lines(*events: Dict[str, Any]) -> bytes:
+    chunks = b""
+    for event in events:
+        line = json.dumps(event).encode() + b"\n"
+        chunks += b"%x\r\n%s\r\n" % (len(line), line)
+    return b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks
+
+
+END = b"0\r\n\r\n"
+RAN = answer(receipt("host.exec", exec={"status": "ok", "exit_code": 0}))
+OPENED = answer(receipt("host.session.open", open={"status": "ready"}))
+RESTARTED = answer(receipt("host.exec", "faulted", "supervisor_restarted", exec={"status": "error", "exit_code": -1}), 503)
+
+
+class Supervisor:
+    """Answers each request with the next line of its part: bytes, and then whether the connection is broken off."""
+
+    def __init__(self, *part: Tuple[bytes, bool], deaf: bool = False) -> None:
+        self.part = list(part)
+        self.deaf = deaf  # to bodies
+        self.said: List[Said] = []
+        self.conversations: List[threading.Thread] = []
+        self.dir = tempfile.mkdtemp(prefix="stockade-loss-")
+        self.path = os.path.join(self.dir, "s")
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen()
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self) -> None:
+        while True:
+            try:
+                conn, _ = self.listener.accept()
+            except OSError:
+                return
+            one = threading.Thread(target=self.converse, args=(conn,))
+            one.start()
+            self.conversations.append(one)
+
+    def converse(self, conn: socket.socket) -> None:
+        with conn, conn.makefile("rb") as asked:
+            while self.request(asked) and self.part:
+                said, broken = self.part.pop(0)
+                conn.sendall(said)
+                if broken:
+                    break
+
+    def request(self, asked: Any) -> bool:
+        line = asked.readline().decode().strip()
+        headers: Dict[str, str] = {}
+        for raw in iter(asked.readline, b"\r\n"):
+            if not raw:
+                return False
+            name, _, value = raw.decode().strip().partition(": ")
+            headers[name] = value
+        self.said.append((line, headers, b"" if self.deaf else asked.read(int(headers.get("Content-Length", 0)))))
+        return bool(line)
+
+    def close(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for thread in [self.thread] + self.conversations:
+            thread.join(5)
+        os.unlink(self.path)
+        os.rmdir(self.dir)
+
+    @property
+    def keys(self) -> List[str]:
+        return [headers.get("Idempotency-Key", "") for _, headers, _ in self.said]
+
+
+class Loss(unittest.TestCase):
+    def play(self, act: Callable[[Stockade], Any], *part: Tuple[bytes, bool], deaf: bool = False) -> Supervisor:
+        supervisor = Supervisor(*part, deaf=deaf)
+        try:
+            with Stockade(supervisor.path, patience=10) as client:
+                act(client)
+        finally:
+            supervisor.close()
+        self.assertEqual(supervisor.part, [])
+        return supervisor
+
+    def exec(self, client: Stockade, **more: Any) -> None:
+        self.assertEqual(client.session("s-1").exec(["true"], **more).exit_code, 0)
+
+    def test_an_answer_that_got_lost_anywhere(self) -> None:
+        for cut in (0, 1, 17, 60, len(RAN) - 1):
+            with self.subTest(cut):
+                supervisor = self.play(self.exec, (RAN[:cut], True), (RAN[:cut], True), (RAN, False))
+                self.assertEqual(len(set(supervisor.keys)), 1)
+                self.assertEqual(len({body for _, _, body in supervisor.said}), 1)
+
+    def test_an_idle_connection_that_has_ended(self) -> None:
+        def act(client: Stockade) -> None:
+            self.exec(client)
+            self.exec(client)
+
+        self.play(act, (RAN, True), (RAN, False))
+
+    def test_moments(self) -> None:
+        for code in ("shutting_down", "too_many_connections", "too_many_requests", "idempotency_in_flight"):
+            with self.subTest(code):
+                busy = answer(json.dumps({"error": {"code": code, "message": ""}}).encode(), 503)
+                supervisor = self.play(self.exec, (busy, False), (busy, True), (RAN, False))
+                self.assertEqual(len(set(supervisor.keys)), 1)
+
+    def test_a_command_that_a_restart_cut_off_is_not_run_again(self) -> None:
+        def act(client: Stockade) -> None:
+            with self.assertRaises(Interrupted) as e:
+                self.exec(client)
+            self.assertEqual((e.exception.code, e.exception.receipt_id), ("supervisor_restarted", "sha256:01"))
+
+        self.play(act, (RESTARTED, False))
+        self.play(lambda client: self.assertRaises(Interrupted, self.exec, client, repeatable=True, key="mine"), (RESTARTED, False))
+
+    def test_what_may_happen_again_does_with_another_key(self) -> None:
+        supervisor = self.play(lambda client: self.exec(client, repeatable=True), (RESTARTED, False), (RAN, False))
+        self.assertEqual(len(set(supervisor.keys)), 2)
+        cut = answer(receipt("host.session.open", "faulted", "supervisor_restarted"), 503)
+        supervisor = self.play(lambda client: client.open(), (cut, False), (OPENED, False))
+        self.assertEqual(len(set(supervisor.keys)), 2)
+
+    def test_input_is_asked_again_as_the_same_input(self) -> None:
+        cut = answer(receipt("host.process.input", "faulted", "supervisor_restarted", control={"status": "error"}), 503)
+        done = answer(receipt("host.process.input", control={"status": "duplicate", "bytes": 1}))
+        supervisor = self.play(lambda client: client.execution("x-1").write("a"), (cut, False), (done, False))
+        self.assertEqual((len(set(supervisor.keys)), len({body for _, _, body in supervisor.said})), (2, 1))
+
+    def test_a_write_that_a_restart_cut_off_is_told(self) -> None:
+        cut = answer(receipt("host.fs.write_file", "faulted", "supervisor_restarted"), 503)
+        with self.assertRaises(Interrupted) as e:
+            self.play(lambda client: client.session("s-1").write_file("f", ""), (cut, False))
+        self.assertEqual(e.exception.code, "supervisor_restarted")
+
+    def test_a_call_of_a_tool(self) -> None:
+        catalogue = answer(json.dumps({"profile": "p", "tools": [{"name": n, "description": "", "input_schema": {}, "definition": {}, "operations": [], "read_only": r}
+                                                                 for n, r in (("read", True), ("write", False))]}).encode())
+        told = answer(json.dumps({"result": {}, "tool": "read", "ok": True, "status": "ok", "receipts": []}).encode())
+        supervisor = self.play(lambda client: client.session("s-1").call_tool("p", {"name": "read"}), (b"", True), (catalogue, False), (told, False))
+        self.assertEqual(set(supervisor.keys), {""})
+        self.play(lambda client: self.assertRaises(Interrupted, client.session("s-1").call_tool, "p", {"name": "write"}), (b"", True), (catalogue, False))
+
+    def test_a_stream_goes_on_where_it_was(self) -> None:
+        def at(cursor: str, text: str) -> Dict[str, Any]:
+            return {"kind": "output", "cursor": cursor, "stream": "stdout", "bytes": text}
+
+        first, second, third = at("0.1.0", "YQ=="), at("0.2.0", "Yg=="), at("0.3.0", "Yw==")
+        last = {"kind": "receipt", "receipt": json.loads(receipt("host.exec"))}
+        half = lines(second)[:-9]
+
+        def act(client: Stockade) -> None:
+            with client.execution("x-1").events() as events:
+                self.assertEqual((next(events).bytes, events.cursor), (b"a", "0.1.0"))
+                self.assertEqual(b"".join(e.bytes or b"" for e in events), b"bc")
+
+        supervisor = self.play(act, (lines({"kind": "keepalive"}, first), True), (half, True), (b"", True), (lines(second, third) + END, False), (lines(last) + END, False))
+        self.assertEqual([line.split()[1].rpartition("/")[2] for line, _, _ in supervisor.said],
+                         ["output", "output?after=0.1.0", "output?after=0.1.0", "output?after=0.1.0", "output?after=0.3.0"])
+
+    def test_a_stream_that_is_refused(self) -> None:
+        denied = answer(receipt("host.process.output", "denied", "operation_not_allowed"), 403)
+        self.play(lambda client: self.assertRaises(Denied, next, client.execution("x-1").events()), (denied, True))
+        gone = answer(json.dumps({"gone": {"from": "1", "first_available": "7"}}).encode(), 410)
+
+        def act(client: Stockade) -> None:
+            with self.assertRaises(Gone) as e:
+                next(client.events(after=1))
+            self.assertEqual(e.exception.first_available, "7")
+
+        self.play(act, (gone, True))
+        self.play(lambda client: self.assertRaises(ProtocolError, next, client.execution("x-1").events()), (answer(b"{}"), True))
+
+    def test_events_end_when_the_supervisor_says_so(self) -> None:
+        notice = {"seq": 3, "kind": "SESSION_STATE", "at_ns": 1, "at": ""}
+        self.play(lambda client: self.assertEqual([n.seq for n in client.session("s-1").events()], [3]), (lines({"kind": "keepalive"}, notice) + END, False))
+
+    def test_patience_ends(self) -> None:
+        supervisor = Supervisor((RAN, True))
+        with Stockade(supervisor.path, patience=0.3) as client:
+            self.exec(client)
+            supervisor.close()
+            with self.assertRaises(Unavailable):
+                self.exec(client)
+            with self.assertRaises(Unavailable):
+                next(client.execution("x-1").events())
+
+    def test_an_upload_that_is_refused_before_it_was_heard(self) -> None:
+        no = answer(json.dumps({"error": {"code": "blob_mismatch", "message": ""}}).encode(), 409, "Connection: close\r\n")
+        self.play(lambda client: self.assertRaises(Conflict, client.put_blob, bytes(8 << 20)), (no, True), deaf=True)

@@ -1,0 +1,22 @@
+//go:build man
+
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/stockade-dev/stockade/internal/manual"
+)
+
+// A program that is built with this tag writes its manual pages.
+func init() {
+	if dir, ok := manual.Asked(); ok {
+		c := &cli{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+		if err := manual.Write(c.root(), "1", dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}

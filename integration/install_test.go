@@ -1,0 +1,109 @@
+package integration
+
+import (
+	"bytes"
+	"flag"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+// make install puts there what the list says, with these modes, and what is generated from the commands; what the operator
+// has changed is left as it is; make uninstall leaves nothing. make test-install goes on in a Debian of its own.
+func TestInstall(t *testing.T) {
+	needRoot(t)
+	generated, dest := os.Getenv("STOCKADE_GENERATED"), filepath.Join(t.TempDir(), "dest")
+	do := func(script string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command("bash", append([]string{filepath.Join("..", "scripts", script)}, args...)...)
+		cmd.Env = append(os.Environ(), "BIN="+bin, "GENERATED="+generated, "DESTDIR="+dest, "PREFIX=/usr/local", "SYSCONFDIR=/etc")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %v: %v\n%s", script, args, err, out)
+		}
+		return string(out)
+	}
+	if generated == "" { // make test has it made
+		generated = t.TempDir()
+		do("generated")
+	}
+	do("install", "install")
+
+	var list bytes.Buffer
+	pages := map[string]bool{}
+	err := filepath.WalkDir(dest, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if filepath.Base(filepath.Dir(path)) == "man1" || filepath.Base(filepath.Dir(path)) == "man8" {
+			pages[d.Name()] = true
+			return nil
+		}
+		info, err := d.Info()
+		if err == nil {
+			list.WriteString(info.Mode().String() + " /" + strings.TrimPrefix(strings.TrimPrefix(path, dest), "/") + "\n")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "installed")
+	if *update {
+		if err := os.WriteFile(golden, list.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), list.String()); diff != "" {
+		t.Error(diff)
+	}
+	for _, page := range []string{"stockade.1", "stockade-exec.1", "stockade-receipts-verify.1", "stockaded.8", "stockaded-policy-why.8", "stockade-run.8"} {
+		if !pages[page] {
+			t.Errorf("no page %s", page)
+		}
+	}
+	// Units name what is installed.
+	unit, err := os.ReadFile(filepath.Join(dest, "usr/local/lib/systemd/system/stockade-run.service"))
+	if err != nil || !bytes.Contains(unit, []byte("ExecStart=/usr/local/libexec/stockade/stockade-run ")) || bytes.Contains(unit, []byte("@")) {
+		t.Errorf("%v\n%s", err, unit)
+	}
+
+	ceiling, ours := filepath.Join(dest, "etc/stockade/ceiling.json"), filepath.Join(dest, "etc/stockade/policy/ours")
+	for _, name := range []string{ceiling, ours} {
+		if err := os.WriteFile(name, []byte("{}\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out := do("install", "install"); !strings.Contains(out, "/etc/stockade/ceiling.json is there already") {
+		t.Errorf("installed again: %s", out)
+	}
+	if text, err := os.ReadFile(ceiling); err != nil || string(text) != "{}\n" {
+		t.Errorf("the operator's ceiling: %q %v", text, err)
+	}
+	// What somebody else has put there is not ours to remove, and is told.
+	if out := do("install", "uninstall"); !strings.Contains(out, "/etc/stockade/policy/ has something that was not installed") {
+		t.Errorf("uninstalled: %s", out)
+	}
+	if err := os.Remove(ours); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dest); err != nil {
+		t.Fatal(err)
+	}
+	do("install", "install")
+	do("install", "uninstall")
+	if left, err := os.ReadDir(dest); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
