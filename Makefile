@@ -49,7 +49,7 @@ test-race: build               ## what races with what, 100,000 times, attacks o
 soak: build failpoints         ## kills, streams, short commands, decisions under hot reload and the torture of the journal, as long as they are meant to be
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 6h -tags failpoint ./internal/journal ./internal/spool
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 1h -v -run '^TestHotReload$$' ./supervisor
-	STOCKADE_SOAK=1 STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12h -v -run 'Crashes|Streams|ShortCommands|ShellsMany|Python' ./integration/
+	STOCKADE_SOAK=1 STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12h -v -run 'Crashes|Streams|ShortCommands|ShellsMany|Python|TypeScript' ./integration/
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 2h ./internal/filetool
 
 policy: build                  ## the shipped Rego library, checked and tested by the engine that serves it

@@ -11,11 +11,29 @@ import (
 	"github.com/stockade-dev/stockade/internal/testbox"
 )
 
-// TestTour runs the commands of README.md's tour as they stand there, in another
-// directory and without building again.
-func TestTour(t *testing.T) {
+// TestReadme runs the commands of README.md as they stand there, in another directory and without building again.
+func TestReadme(t *testing.T) {
 	t.Parallel()
-	text := guide(t, "../README.md", "Five minutes", "make build && export PATH=$PWD/build/bin:$PATH\n", "")
+	if _, err := exec.LookPath("python3"); err != nil {
+		skip(t, "python3 is not installed: scripts/setup tests would do it")
+	}
+	client, err := filepath.Abs("../clients/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := guide(t, "../README.md", "Five minutes", "make build && export PATH=$PWD/build/bin:$PATH PYTHONPATH=$PWD/clients/python\n",
+		"export PYTHONPATH="+client+" PYTHONDONTWRITEBYTECODE=1\n")
+	inOrder(t, text,
+		" passed, 0 failed", "\n1000\n", "\n7\n", " made\n",
+		"denied: mount_host_path_not_allowed mount:/etc/skel", "rule: open/mounts.rego", `host_paths.public: add "/etc/skel/"`,
+		" passed, 0 failed", ".bashrc", "signed by",
+	)
+}
+
+// TestCommands runs the walk of docs/commands.md likewise.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	text := guide(t, "../docs/commands.md", "A walk", "make build && export PATH=$PWD/build/bin:$PATH\n", "")
 	for _, want := range []string{
 		"LAYER", "\n7\n", " made\n", // ls -l ws
 		"\nM made\nA more\n", "\nhi\n", "committed 1\n", "\nbye\n",
@@ -26,7 +44,7 @@ func TestTour(t *testing.T) {
 		"destination_not_allowed",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the tour shows no %q", want)
+			t.Errorf("the walk shows no %q", want)
 		}
 	}
 }

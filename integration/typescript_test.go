@@ -158,7 +158,8 @@ func typescriptClient(t *testing.T) string {
 
 var typescriptBlock = regexp.MustCompile("(?ms)^```ts\n(.*?)^```$")
 
-// typescriptExamples are those of a document. Each is a module, and says what it prints: `// → text`.
+// typescriptExamples are the programs of a document: each begins where the client is imported, and goes on in the examples that do
+// not import it. They say what they print: `// → text`.
 func typescriptExamples(t *testing.T, document string) (examples []string) {
 	t.Helper()
 	text, err := os.ReadFile(document)
@@ -169,7 +170,11 @@ func typescriptExamples(t *testing.T, document string) (examples []string) {
 		if !strings.Contains(block[1], "// → ") {
 			t.Errorf("%s: an example does not say what it prints:\n%s", document, block[1])
 		}
-		examples = append(examples, block[1]+"export {};\n")
+		if len(examples) > 0 && !strings.Contains(block[1], ` from "stockade"`) {
+			examples[len(examples)-1] += "\n" + block[1]
+			continue
+		}
+		examples = append(examples, block[1])
 	}
 	return examples
 }

@@ -97,7 +97,8 @@ type HeldExec struct {
 type Load struct {
 	MemoryBytes int64
 	PIDs        int64
-	NetworkLost bool // its relay has died
+	CPUNS       int64 // that all executions have used, those that are over included
+	NetworkLost bool  // its relay has died
 }
 
 // Result is what became of an execution.

@@ -18,10 +18,11 @@ import (
 // kept is what the runner holds for us of a session, and no record has: the values of its
 // environment, which may be secret.
 type kept struct {
-	Env map[string]string `json:"env"`
+	Env    map[string]string `json:"env"`
+	Secret []string          `json:"secret"` // names of those whose values are
 }
 
-func (s *session) keep() ([]byte, error) { return api.Encode(kept{s.env}) }
+func (s *session) keep() ([]byte, error) { return api.Encode(kept{s.env, s.secret}) }
 
 // adoptedSession is a session that an earlier supervisor opened, or why it cannot go on.
 func adoptedSession(d api.Session, held *sandbox.Held) (*session, error) {
@@ -33,7 +34,7 @@ func adoptedSession(d api.Session, held *sandbox.Held) (*session, error) {
 		return nil, fmt.Errorf("what the runner kept of it: %w", err)
 	}
 	ses := endedSession(d)
-	ses.env, ses.closed, ses.end = k.Env, make(chan struct{}), ending{}
+	ses.env, ses.secret, ses.closed, ses.end = k.Env, k.Secret, make(chan struct{}), ending{}
 	ses.executions = d.Executions
 	ses.paused = d.State == stateQuiesced
 	return ses, nil
@@ -98,6 +99,7 @@ func (s *Supervisor) adoptedCall(in api.Intent, held map[string]*sandbox.Held) (
 		x.told, x.paused = record.State == api.StateRunning, record.Paused
 		x.progressed, _ = state.Progress(x.id)
 	})
+	x.counted.stdout, x.counted.stderr = x.written() // by the supervisor before
 	if t := x.progressed.TimeoutNS; t > 0 {
 		x.timeout = time.Duration(t)
 	}

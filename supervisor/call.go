@@ -10,6 +10,7 @@ import (
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
+	"github.com/stockade-dev/stockade/supervisor/telemetry"
 )
 
 // A call is one operation on its way through the pipeline.
@@ -26,6 +27,8 @@ type call struct {
 	judging  time.Time // at which policy is asked: once, or again when leave is given
 	watch    stopwatch
 	brought  brought
+	parent   telemetry.Parent // what it is part of, for traces
+	release  func()           // of its secrets; nil where nobody holds any
 
 	session   *session
 	execution *execution

@@ -146,6 +146,9 @@ func (s *Supervisor) finishSession(ses *session) {
 		s.log.Warn("close session", "session_id", ses.id, "error", err)
 	}
 	ses.releaseAll()
+	if ses.forget != nil {
+		defer ses.forget()
+	}
 	ses.finish(s.now(), usage(used))
 	s.registry.retire(ses)
 	s.policies.unpin(ses)
@@ -157,6 +160,7 @@ func (s *Supervisor) finishSession(ses *session) {
 		Reason:    d.Reason,
 		Usage:     d.Usage,
 	})
+	s.metrics.Ended(d.Reason, time.Duration(d.EndedAtNS-d.StartedAtNS))
 	s.log.Info("session ended", "session_id", ses.id, "reason", d.Reason, "executions", d.Executions, "recorded", err == nil)
 }
 

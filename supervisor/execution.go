@@ -69,8 +69,9 @@ type execution struct {
 	started time.Time // zero until it has
 	timeout time.Duration
 	paused  bool
-	readers int  // of log
-	over    bool // nobody follows from here on
+	readers int                            // of log
+	counted struct{ stdout, stderr int64 } // of its output, by the metrics
+	over    bool                           // nobody follows from here on
 	changed chan struct{}
 	freezer chan struct{} // held, with capacity 1, while the execution is frozen or thawed
 }

@@ -207,7 +207,7 @@ func TestThresholds(t *testing.T) {
 			b.fake.mu.Lock()
 			b.fake.load.MemoryBytes, b.fake.load.PIDs = memory*67108864/100, pids*32/100
 			b.fake.mu.Unlock()
-			time.Sleep(11 * time.Second)
+			time.Sleep(6 * time.Second)
 		}
 		load(95, 95)
 		if n := b.fake.called("load"); n != 0 {
@@ -216,7 +216,7 @@ func TestThresholds(t *testing.T) {
 		x := b.launch(api.Exec{SessionID: id, Argv: []string{"sleep"}, TimeoutNS: int64(time.Minute)})
 		b.do(api.Request{Op: api.OpProcessModify, Modify: &api.ProcessModify{ProcessRef: api.ProcessRef{ExecID: x.ExecID}, TimeoutNS: int64(time.Minute)}})
 		time.Sleep(time.Second)
-		for _, at := range [][2]int64{{50, 50}, {95, 50}, {85, 100}, {95, 85}, {50, 50}} {
+		for _, at := range [][2]int64{{50, 50}, {82, 50}, {96, 100}, {90, 100}, {96, 85}, {82, 50}, {96, 50}, {50, 50}} {
 			load(at[0], at[1])
 		}
 		b.control(api.OpProcessCancel, x.ExecID)
@@ -232,7 +232,11 @@ func TestThresholds(t *testing.T) {
 		if n := b.fake.called("load"); n > looks+1 {
 			t.Errorf("%d looks after the end", n-looks)
 		}
-		want := []string{"SESSION_STATE ready", "RESOURCE_THRESHOLD memory", "RESOURCE_THRESHOLD pids", "RESOURCE_THRESHOLD memory", "NETWORK_LOST network_failed"}
+		want := []string{"SESSION_STATE ready", "RESOURCE_THRESHOLD memory", // 82
+			"RESOURCE_THRESHOLD memory", "RESOURCE_THRESHOLD pids", // 96 and 100
+			"RESOURCE_THRESHOLD memory", // 96 again, after 82
+			"RESOURCE_THRESHOLD memory", // of the second
+			"NETWORK_LOST network_failed"}
 		if diff := cmp.Diff(want, b.notices(id)); diff != "" {
 			t.Error(diff)
 		}

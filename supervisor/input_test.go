@@ -103,7 +103,7 @@ func TestInputsInOrder(t *testing.T) {
 			want.WriteString(part)
 			req := named(api.OpProcessInput, x.ExecID)
 			req.Principal, req.Input.Data = alice, textInput(part)
-			c, err := b.begin(&req, brought{}) // admitted one after the other, carried out together
+			c, err := b.begin(context.Background(), &req, brought{}) // admitted one after the other, carried out together
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -201,6 +201,7 @@ func (s *Supervisor) serve(ses *session, grant *api.Grant) {
 			}
 		}
 	}
+	ses.forget = s.secrets.Hold(ses.secrets()...)
 	idle := idleClock{
 		after: time.Duration(grant.IdleNS),
 		grace: cmp.Or(s.defaults.IdleGrace, min(30*time.Second, time.Duration(grant.IdleNS)/2)),

@@ -12,6 +12,7 @@ import (
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
+	"github.com/stockade-dev/stockade/supervisor/telemetry"
 )
 
 // Do carries out one operation with effect and returns its receipt, whatever the
@@ -26,7 +27,7 @@ import (
 // Principal must be complete, the scope included. With a Key that was used before, nothing happens
 // again: the receipt is the one that there is, or is going to be.
 func (s *Supervisor) Do(ctx context.Context, req *api.Request, emit func(api.Event)) (*api.Receipt, error) {
-	c, err := s.begin(req, brought{})
+	c, err := s.begin(ctx, req, brought{})
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (s *Supervisor) Do(ctx context.Context, req *api.Request, emit func(api.Eve
 // the answer is the receipt, or where the execution is by then. Of any other operation it is the receipt, or that it
 // waits for somebody's leave.
 func (s *Supervisor) Start(ctx context.Context, req *api.Request) (*api.Pending, *api.Receipt, error) {
-	c, err := s.begin(req, brought{})
+	c, err := s.begin(ctx, req, brought{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,7 +78,7 @@ func (s *Supervisor) Start(ctx context.Context, req *api.Request) (*api.Pending,
 // read any more when PutBlob returns; so it does not return when ctx ends, but when the
 // content does.
 func (s *Supervisor) PutBlob(ctx context.Context, req *api.Request, content io.Reader) (*api.Receipt, error) {
-	c, err := s.begin(req, brought{content: content})
+	c, err := s.begin(ctx, req, brought{content: content})
 	if err != nil {
 		return nil, err
 	}
@@ -86,18 +87,19 @@ func (s *Supervisor) PutBlob(ctx context.Context, req *api.Request, content io.R
 
 // begin is the pipeline up to the intent, and has the rest done. Nothing starts before its
 // intent is durable, and nothing is reported before its receipt is. With a key that is known it
-// returns the call that has it.
-func (s *Supervisor) begin(req *api.Request, with brought) (*call, error) {
+// returns the call that has it. ctx says what it is part of, and ends nothing.
+func (s *Supervisor) begin(ctx context.Context, req *api.Request, with brought) (*call, error) {
 	c, err := s.newCall(req)
 	if err != nil {
 		return nil, err
 	}
 	earlier, err := s.claim(c)
 	if err != nil || earlier != nil {
+		c.giveUp()
 		s.admission.leave()
 		return earlier, err
 	}
-	c.brought = with
+	c.brought, c.parent = with, telemetry.ParentOf(ctx)
 	s.policies.enter()
 	defer s.policies.entered()
 	why := s.permit(c)
@@ -199,12 +201,21 @@ func (s *Supervisor) enter(req *api.Request, op operation) (*call, error) {
 	if c.request, err = api.Encode(&c.redacted); err != nil {
 		return nil, api.Errorf(api.CodeDecodeError, "%v", err)
 	}
+	c.release = s.secrets.Hold(req.Secrets()...)
 	c.nonce = rand.Text()
 	c.intent = ledger.IntentID(c.nonce, c.request)
 	if !s.admission.enter() {
+		c.giveUp()
 		return nil, api.Errorf(api.CodeShuttingDown, "the supervisor is shutting down")
 	}
 	return c, nil
+}
+
+// giveUp lets go of the secrets of a call: nobody writes about it any more.
+func (c *call) giveUp() {
+	if c.release != nil {
+		c.release()
+	}
 }
 
 // resolveLimit is how long the look at host paths may take. A path on a file system that
@@ -269,6 +280,7 @@ func decide(s *Supervisor, c *call) *refusal {
 	policy, number := s.policies.of(c.session)
 	defer s.policies.leave(policy)
 	d := policy.Decide(s.ctx, entrypoint, in)
+	s.metrics.Decided(entrypoint, d.Elapsed)
 	d.Policy.Revision = number
 	c.decision = &d
 	switch {
@@ -407,12 +419,14 @@ func (s *Supervisor) settle(c *call, r *api.Receipt, write writer, before ...led
 		c.operation.settled(s, c)
 	}
 	s.over(c)
+	s.account(c, r) // nobody waits for it any more
 	s.logReceipt(r)
 }
 
 // over ends a call, with its receipt or without one.
 func (s *Supervisor) over(c *call) {
 	s.registry.drop(c)
+	c.giveUp()
 	close(c.done)
 }
 

@@ -141,6 +141,7 @@ func (s *Supervisor) Decide(ctx context.Context, req *api.Request) (*api.Decisio
 	defer s.admission.leave()
 	why := s.permit(c)
 	c.operation.abandon(s, c)
+	c.giveUp()
 	if why != nil && why.fault != nil {
 		return nil, nil, why.fault
 	}

@@ -91,6 +91,7 @@ func (s *Supervisor) reconcile(ctx context.Context) error {
 	if len(records) > 0 || waiting > 0 {
 		s.log.Warn("took over from an earlier supervisor", "settled", settled, "waiting_for_leave", waiting, "sessions", len(adopted.Sessions), "executions", len(adopted.Executions))
 	}
+	s.metrics.Adopted(len(adopted.Sessions), len(adopted.Executions))
 	s.closeUnknown(ctx, held, live)
 	s.goOn(live, going)
 	return nil

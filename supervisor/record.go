@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -25,7 +26,9 @@ func (s *Supervisor) record(ctx context.Context, write writer, records ...ledger
 			return 0, errNoRecord
 		}
 	}
+	began := time.Now()
 	first, err = write(ctx, encoded...)
+	s.metrics.Appended(size(encoded), time.Since(began), err)
 	if errors.Is(err, journal.ErrTooLarge) {
 		return 0, errTooLarge
 	}
@@ -45,6 +48,13 @@ func (s *Supervisor) record(ctx context.Context, write writer, records ...ledger
 	}
 	s.taken.recorded(first+int64(len(records)), s.defaults.SnapshotEvery)
 	return first, nil
+}
+
+func size(records [][]byte) (n int) {
+	for _, r := range records {
+		n += len(r)
+	}
+	return n
 }
 
 // What no journal takes; nothing was written.

@@ -102,6 +102,19 @@ func (r *registry) executions(p api.Principal) []*execution {
 	return list
 }
 
+// underway is what lives: the executions, and how many operations wait for leave.
+func (r *registry) underway() (live []*execution, waiting int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.execs {
+		live = append(live, c.execution)
+	}
+	for _, a := range r.asking {
+		waiting += a.waiting
+	}
+	return live, waiting
+}
+
 // enlist counts one more execution of a user's, if there is room for it under the ceiling, and for its request in
 // memory. As for sessions, a scope does not count (R090).
 func (r *registry) enlist(c *call, ceiling sandbox.Ceiling) *api.Error {

@@ -34,6 +34,8 @@ type session struct {
 	principal api.Principal
 	labels    map[string]string
 	env       map[string]string // with secrets: never shown, never recorded
+	secret    []string          // names of those; nil where that is not known
+	forget    func()            // gives them up to the log; nil while nobody holds them
 	intent    string            // of the open
 	policy    string            // digest
 	pinned    *revision         // that judges what is done in it, until it has ended; guarded by revisions.mu
@@ -59,6 +61,7 @@ type session struct {
 	timer      *time.Timer
 	idle       idleClock
 	load       loadWatch
+	tally      tally
 	cut        context.CancelFunc // of what is done to an overlay; nil when nothing is
 
 	freezing  sync.Mutex   // held while all of it is frozen or thawed
@@ -78,14 +81,29 @@ func newSession(p api.Principal, open *api.SessionOpen) *session {
 		principal: p,
 		labels:    open.Labels,
 		env:       map[string]string{},
+		secret:    []string{},
 		state:     stateCreating,
 		live:      map[string]*execution{},
 		closed:    make(chan struct{}),
 	}
 	for name, value := range open.Target.Local.Env {
 		s.env[name] = value.Text
+		if value.Secret {
+			s.secret = append(s.secret, name)
+		}
 	}
 	return s
+}
+
+// secrets are the secret values of the environment: where it is not known which they are, all.
+func (s *session) secrets() []string {
+	var values []string
+	for name, value := range s.env {
+		if s.secret == nil || slices.Contains(s.secret, name) {
+			values = append(values, value)
+		}
+	}
+	return values
 }
 
 // newID returns an id that nobody can guess (R016); it can name a cgroup.

@@ -22,6 +22,7 @@ import (
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
+	"github.com/stockade-dev/stockade/supervisor/telemetry"
 )
 
 // Config is what a Supervisor works with.
@@ -34,8 +35,11 @@ type Config struct {
 	Defaults Defaults        // where neither policy nor the caller says anything
 	Version  string          // of this build, for records and host.info
 
-	Log *slog.Logger     // nil means slog.Default
-	Now func() time.Time // nil means time.Now
+	Log     *slog.Logger        // nil means slog.Default
+	Secrets *telemetry.Redactor // of the log: it is told what is in use
+	Metrics *telemetry.Metrics  // nil counts where nobody looks
+	Traces  *telemetry.Traces   // nil makes no spans
+	Now     func() time.Time    // nil means time.Now
 }
 
 // Defaults hold where nobody said anything. They are not policy.
@@ -50,6 +54,7 @@ type Defaults struct {
 	Approvals    int64         // operations of one user that may wait for leave; 0 means 16
 	IdleGrace    time.Duration // from the warning that a session is idle to its end; 0 means 30 s, and at most half of its idle time
 	LoadInterval time.Duration // between two looks at what a session uses while something runs in it; 0 means 5 s
+	LongRunning  time.Duration // after which an execution is said to run for long, where the grant does not say; 0 means 10 minutes
 
 	ApprovalsPerMinute int64 // how often one user may ask for leave, in the long run and at once; 0 means 60
 
@@ -76,6 +81,7 @@ func (d Defaults) filled() Defaults {
 		Approvals:    cmp.Or(d.Approvals, 16),
 		IdleGrace:    d.IdleGrace,
 		LoadInterval: cmp.Or(d.LoadInterval, 5*time.Second),
+		LongRunning:  cmp.Or(d.LongRunning, 10*time.Minute),
 
 		ApprovalsPerMinute: cmp.Or(d.ApprovalsPerMinute, 60),
 
@@ -100,6 +106,9 @@ type Supervisor struct {
 	defaults Defaults
 	version  string
 	log      *slog.Logger
+	secrets  *telemetry.Redactor
+	metrics  *telemetry.Metrics
+	traces   *telemetry.Traces
 	now      func() time.Time
 
 	host          sandbox.Host
@@ -138,12 +147,18 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 		defaults: cfg.Defaults.filled(),
 		version:  cfg.Version,
 		log:      cmp.Or(cfg.Log, slog.Default()),
+		secrets:  cfg.Secrets,
+		metrics:  cfg.Metrics,
+		traces:   cfg.Traces,
 		now:      cfg.Now,
 		left:     make(chan struct{}),
 		spilled:  spill{due: make(chan struct{}, 1)},
 	}
 	if s.now == nil {
 		s.now = time.Now
+	}
+	if s.metrics == nil {
+		s.metrics = telemetry.New()
 	}
 	s.registry = newRegistry(cmp.Or(s.defaults.History.Sessions, 2000), s.now)
 	s.closing, s.beginClosing = context.WithCancel(context.Background())
@@ -194,6 +209,7 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 	if err := s.reconcile(ctx); err != nil {
 		return nil, err
 	}
+	s.metrics.Watch(s.state)
 	s.background.Go(s.watchRunner)
 	s.background.Go(s.retention)
 	s.undo, undo = undo, cleanup.Stack{}

@@ -156,7 +156,7 @@ const promptWithin = 2 * time.Second
 // OpenShell is Do for a host.shell.open: the answer is the shell when its prompt is there, or after WaitMS; or the
 // receipt of one that was refused or has ended by then.
 func (s *Supervisor) OpenShell(ctx context.Context, req *api.Request) (*api.Shell, *api.Receipt, error) {
-	c, err := s.begin(req, brought{})
+	c, err := s.begin(ctx, req, brought{})
 	if err != nil {
 		return nil, nil, err
 	}

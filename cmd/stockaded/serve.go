@@ -38,6 +38,7 @@ type config struct {
 	printConfig                      bool
 	cgroupParent                     string
 	logLevel                         slog.Level
+	logFormat, metrics, traces       string
 	drain, hold                      time.Duration
 	policyKeys                       []string
 	policyWatch, live                string
@@ -48,7 +49,11 @@ type config struct {
 
 // serve runs the supervisor until ctx ends, and returns when nothing of it is left.
 func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
-	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: c.logLevel}))
+	seen, log, err := c.observe(stderr)
+	if err != nil {
+		return err
+	}
+	defer seen.close()
 	state, err := filepath.Abs(c.state)
 	if err != nil {
 		return err
@@ -94,12 +99,13 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 
 	sup, err := supervisor.New(ctx, supervisor.Config{
 		State: state, Policies: source, Ceiling: ceiling, Launcher: runner, Defaults: c.defaults, Version: version, Log: log,
+		Secrets: &seen.secrets, Metrics: seen.metrics, Traces: seen.traces,
 	})
 	if err != nil {
 		return err
 	}
 	drop = nil // it is the supervisor's
-	srv, err := server.New(sup, server.Options{Log: log})
+	srv, err := server.New(sup, server.Options{Log: log, Traces: seen.traces})
 	if err != nil {
 		return errors.Join(err, sup.Close(ctx))
 	}
@@ -149,6 +155,7 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 			keep = true
 			ended()
 			watching.Wait()
+			seen.close() // for the successor to serve
 			return c.succeed(srv, sup, ln, runner)
 		case <-look:
 			watching.Go(func() { reload(ctx, sup, supervisor.TriggerSignal, log) })

@@ -32,5 +32,10 @@ func (s *Session) Load() (sandbox.Load, error) {
 	}
 	// The two are not read at one instant.
 	l.PIDs = max(0, l.PIDs-int64(strings.Count(threads, "\n")))
+	used, err := s.CPUTime()
+	if err != nil {
+		return l, fmt.Errorf("load: %w", err)
+	}
+	l.CPUNS = int64(used)
 	return l, nil
 }

@@ -22,9 +22,16 @@ import (
 func TestProbe(t *testing.T) {
 	needsRoot(t)
 	host.Probe(cgroup.Options{}) // what the runtime opens once, it opens now
-	before := traces(t)
-	h := host.Probe(cgroup.Options{})
-	if after := traces(t); after != before {
+	var h sandbox.Host
+	var before, after string
+	for range 3 { // the host mounts things of its own at times; what a probe leaves, every probe leaves
+		before = traces(t)
+		h = host.Probe(cgroup.Options{})
+		if after = traces(t); after == before {
+			break
+		}
+	}
+	if after != before {
 		t.Errorf("left behind: before %s, after %s", before, after)
 	}
 
@@ -185,7 +192,7 @@ func traces(t *testing.T) string {
 		pids += string(data)
 	}
 	groups, _ := exec.Command("find", "/sys/fs/cgroup", "-name", fmt.Sprintf("stockade-try-%d", os.Getpid())).Output()
-	return fmt.Sprintf("%d mounts, %d descriptors, children %q, groups %q", strings.Count(string(mounts), "\n"), len(fds), pids, groups)
+	return fmt.Sprintf("%d descriptors, children %q, groups %q, mounts\n%s", len(fds), pids, groups, mounts)
 }
 
 // T037: a layer that cannot be had here is a value, not a failure.

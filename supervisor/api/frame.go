@@ -132,7 +132,7 @@ const (
 	NoticeProcess   NoticeKind = "PROCESS_STATE"      // one for each transition, in order (R229)
 	NoticeOutput    NoticeKind = "OUTPUT_AVAILABLE"   // with each progress frame and at the end
 	NoticeViolation NoticeKind = "POLICY_VIOLATION"   // an operation was denied
-	NoticeThreshold NoticeKind = "RESOURCE_THRESHOLD" // memory or processes near the ceiling, or an OOM kill
+	NoticeThreshold NoticeKind = "RESOURCE_THRESHOLD" // the reason is a ceiling that is near or was reached, or long_running, failure_rate or orphans
 	NoticeNetwork   NoticeKind = "NETWORK_LOST"       // the session's relay has died: it reaches nothing any more
 	NoticePolicy    NoticeKind = "POLICY_REVISION"    // a revision of the policy is active, or was refused: to who activates, and otherwise to the supervisor's own user
 	NoticeIdle      NoticeKind = "IDLE_WARNING"

@@ -44,6 +44,37 @@ func (r Request) Redact(salt []byte) Request {
 	return r
 }
 
+// Secrets are the values that [Request.Redact] takes out of r.
+func (r *Request) Secrets() []string {
+	var secrets []string
+	env := func(values map[string]EnvValue) {
+		for _, v := range values {
+			if v.Secret {
+				secrets = append(secrets, v.Text)
+			}
+		}
+	}
+	stdin := func(s *Stdin) {
+		if s != nil && s.SecretText != nil {
+			secrets = append(secrets, s.SecretText.Text)
+		}
+	}
+	switch {
+	case r.Open != nil && r.Open.Target.Local != nil:
+		env(r.Open.Target.Local.Env)
+	case r.Exec != nil:
+		env(r.Exec.EnvPatch)
+		stdin(r.Exec.Stdin)
+	case r.Input != nil:
+		stdin(r.Input.Data)
+	case r.Keys != nil:
+		stdin(r.Keys.Data)
+	case r.File != nil && r.File.Write != nil && r.File.Write.Content.SecretText != nil:
+		secrets = append(secrets, r.File.Write.Content.SecretText.Text)
+	}
+	return secrets
+}
+
 // Redacted reports whether a secret was taken out of r: what is left cannot be carried out.
 func (r *Request) Redacted() bool {
 	secret := func(env map[string]EnvValue) bool {

@@ -16,23 +16,25 @@ import (
 	"time"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/telemetry"
 	"github.com/stockade-dev/stockade/supervisor/tools"
 )
 
 // Options of a Server. The zero value is ready for use.
 type Options struct {
-	Log            *slog.Logger  // nil discards
-	HeaderTimeout  time.Duration // for the whole header; 0 means 10 s
-	BodyTimeout    time.Duration // for a JSON body, and for each part of a blob; 0 means 30 s
-	WriteTimeout   time.Duration // for each part of an answer; 0 means 30 s
-	IdleTimeout    time.Duration // between two requests of a connection; 0 means 2 min
-	Keepalive      time.Duration // between two signs of life in a stream; 0 means 15 s
-	Conns          int           // connections at once; 0 means 4096
-	ConnsPerUser   int           // of one uid; 0 means 1024
-	Requests       int           // of one uid under way at once, streams included; 0 means 1024
-	BodyBytes      int64         // of their JSON bodies, and of the answers to reads until they are taken; 0 means 128 MiB
-	MaxHeaderBytes int           // 0 means 64 KiB
-	MaxBlobBytes   int64         // of one upload; 0 means 4 GiB
+	Log            *slog.Logger      // nil discards
+	Traces         *telemetry.Traces // nil makes no spans
+	HeaderTimeout  time.Duration     // for the whole header; 0 means 10 s
+	BodyTimeout    time.Duration     // for a JSON body, and for each part of a blob; 0 means 30 s
+	WriteTimeout   time.Duration     // for each part of an answer; 0 means 30 s
+	IdleTimeout    time.Duration     // between two requests of a connection; 0 means 2 min
+	Keepalive      time.Duration     // between two signs of life in a stream; 0 means 15 s
+	Conns          int               // connections at once; 0 means 4096
+	ConnsPerUser   int               // of one uid; 0 means 1024
+	Requests       int               // of one uid under way at once, streams included; 0 means 1024
+	BodyBytes      int64             // of their JSON bodies, and of the answers to reads until they are taken; 0 means 128 MiB
+	MaxHeaderBytes int               // 0 means 64 KiB
+	MaxBlobBytes   int64             // of one upload; 0 means 4 GiB
 }
 
 func (o Options) withDefaults() Options {
@@ -213,6 +215,15 @@ func (s *Server) verbs(byMethod map[string]route) http.Handler {
 			return
 		}
 		defer c.end()
+		if t := s.options.Traces; t != nil {
+			name := string(row.op)
+			if row.op == public || row.op == derived {
+				name = row.path
+			}
+			ctx, end := t.Call(r.Context(), r.Header, name)
+			defer end()
+			c.r = r.WithContext(ctx)
+		}
 		row.serve(c)
 	})
 }

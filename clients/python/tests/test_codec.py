@@ -1,5 +1,6 @@
 """What is decoded has its type, and what is encoded fits the contract."""
 
+import ast
 import dataclasses
 import subprocess
 import sys
@@ -62,6 +63,10 @@ class Codec(unittest.TestCase):
             codec.encode(model.InlineText("\udcff"))
         with self.assertRaises(TypeError):
             codec.encode(model.InlineText(object()))  # type: ignore[arg-type]
+
+    def test_the_oldest_python_can_read_it(self) -> None:
+        for path in sorted((Path(__file__).resolve().parent.parent).rglob("*.py")):
+            ast.parse(path.read_text("utf-8"), path.name, feature_version=(3, 9))
 
     def test_what_is_made_is_as_it_would_be_made(self) -> None:
         root = Path(__file__).resolve().parent.parent

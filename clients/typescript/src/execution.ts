@@ -1,7 +1,7 @@
 /** A command: what it writes, what it reads, and how it ends. */
 import { randomUUID } from "node:crypto";
 import { Faulted, GoneError, settled } from "./errors.js";
-import type { ControlResult, Event, ExecResult, Output, Process, Receipt } from "./schema.js";
+import type { ControlResult, Event, ExecResult, Output, Process, ProcessInput, Receipt } from "./schema.js";
 import type { Session } from "./session.js";
 import type { CallOptions } from "./transport.js";
 
@@ -21,6 +21,7 @@ export class Execution implements AsyncIterable<Event> {
   readonly intent: string;
   #receipt: Receipt | undefined;
   readonly #aborted: AbortSignal | undefined;
+  readonly #end = () => void this.cancel().catch(() => undefined); // who waits is told why; that it had ended is no news
 
   constructor(
     readonly session: Session,
@@ -32,9 +33,15 @@ export class Execution implements AsyncIterable<Event> {
     this.#receipt = of.receipt;
     this.#aborted = signal;
     if (signal === undefined || this.#receipt !== undefined) return;
-    const end = () => void this.cancel().catch(() => undefined); // who waits is told why; that it had ended is no news
-    if (signal.aborted) end();
-    else signal.addEventListener("abort", end, { once: true });
+    if (signal.aborted) this.#end();
+    else signal.addEventListener("abort", this.#end, { once: true });
+  }
+
+  /** It has ended, and this is what is said of it. */
+  #ended(receipt: Receipt | undefined): void {
+    if (receipt === undefined) return;
+    this.#receipt = receipt;
+    this.#aborted?.removeEventListener("abort", this.#end);
   }
 
   /** Every event, the receipt last. Connections that are lost are taken up again: nothing is left out, nothing comes twice. */
@@ -47,7 +54,7 @@ export class Execution implements AsyncIterable<Event> {
     const ask = { path: { exec_id: this.id }, signal: options.signal ?? this.#aborted };
     for await (const event of this.session.stockade.follow("GET /v1/executions/{exec_id}/output", ask, options.after, (e: Event) => e.cursor)) {
       if (event.kind === "keepalive") continue;
-      if (event.receipt !== undefined) this.#receipt = event.receipt;
+      this.#ended(event.receipt);
       yield event;
     }
   }
@@ -92,36 +99,43 @@ export class Execution implements AsyncIterable<Event> {
       });
       const page = document as { frames: { seq: number | bigint }[]; gone?: { first_available?: string }; receipt?: Receipt };
       seq = page.frames.length > 0 ? String(page.frames.at(-1)!.seq) : seq;
-      this.#receipt = page.receipt;
+      this.#ended(page.receipt);
     }
     return this.#receipt;
   }
 
   /** Writes to its stdin, once, whatever happens to the connection. It has to have been started with `stdin_open`. */
-  async write(data: string | Uint8Array, options: CallOptions = {}): Promise<void> {
-    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-    for (let from = 0; from < bytes.length; ) {
-      const part = bytes.subarray(from, from + most);
-      const { document } = await this.session.stockade.call("POST /v1/executions/{exec_id}/input", {
-        path: { exec_id: this.id },
-        body: { input_id: randomUUID(), data: { inline_bytes: { bytes: part } } },
-        signal: options.signal,
-      });
-      const receipt = document as Receipt;
-      const written = Number(receipt.payload?.control?.bytes ?? 0);
-      if (receipt.error_code === "stdin_full" && receipt.outcome === "faulted") {
-        from += written; // it reads slowly; the rest is offered again
-        continue;
-      }
-      settled(receipt);
-      from += part.length;
+  write(data: string | Uint8Array, options: CallOptions = {}): Promise<void> {
+    return this.#feed(data, false, options);
+  }
+
+  /** Ends its stdin, behind what may be said last. That it has ended already is fine where nothing is. */
+  async end(data?: string | Uint8Array, options: CallOptions = {}): Promise<void> {
+    try {
+      await this.#feed(data ?? "", true, options);
+    } catch (error) {
+      if (data !== undefined || !(error instanceof Faulted) || (error.code !== "exec_ended" && error.code !== "stdin_closed")) throw error;
     }
   }
 
-  /** Ends its stdin. */
-  async end(data?: string | Uint8Array, options: CallOptions = {}): Promise<void> {
-    if (data !== undefined) await this.write(data, options);
-    await this.#control("input", { input_id: randomUUID(), close: true }, options);
+  async #feed(data: string | Uint8Array, close: boolean, options: CallOptions): Promise<void> {
+    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
+    for (let from = 0; from < bytes.length || close; ) {
+      const part = bytes.subarray(from, from + most);
+      const last = from + part.length === bytes.length;
+      const body: ProcessInput = { input_id: randomUUID() };
+      if (part.length > 0) body.data = { inline_bytes: { bytes: part } };
+      if (last && close) body.close = true;
+      const { document } = await this.session.stockade.call("POST /v1/executions/{exec_id}/input", { path: { exec_id: this.id }, body, signal: options.signal });
+      const receipt = document as Receipt;
+      if (receipt.error_code === "stdin_full" && receipt.outcome === "faulted" && part.length > 0) {
+        from += Number(receipt.payload?.control?.bytes ?? 0); // it reads slowly; the rest is offered again
+        continue;
+      }
+      settled(receipt);
+      if (last) return;
+      from += part.length;
+    }
   }
 
   /** Delivers a signal. */
@@ -152,7 +166,7 @@ export class Execution implements AsyncIterable<Event> {
     return (await this.session.stockade.call("GET /v1/executions/{exec_id}", { path: { exec_id: this.id }, ...options })).document as Process;
   }
 
-  async #control(verb: "input" | "signal" | "cancel" | "pause" | "resume" | "modify", body: Record<string, unknown>, options: CallOptions): Promise<ControlResult> {
+  async #control(verb: "signal" | "cancel" | "pause" | "resume" | "modify", body: Record<string, unknown>, options: CallOptions): Promise<ControlResult> {
     const receipt = await this.session.stockade.settle(`POST /v1/executions/{exec_id}/${verb}`, { path: { exec_id: this.id }, body, ...options });
     return receipt.payload!.control!;
   }

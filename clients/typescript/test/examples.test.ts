@@ -24,7 +24,7 @@ describe("the guides", { skip: without || (names.length === 0 && "the examples a
     test(name.replace(/\.ts$/, ""), async () => {
       const code = readFileSync(join(sources, name), "utf8");
       const tree = await mkdtemp(join(daemon.directory, "tree-"));
-      await mkdir(join(tree, ".git"));
+      for (const name of [".git", "repo"]) await mkdir(join(tree, name));
       await writeFile(join(tree, "config"), "retries = 3\n");
       const ran = await promisify(execFile)(process.execPath, [join(root, "built", "examples", name.replace(/\.ts$/, ".js"))], {
         cwd: tree,

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { getEventListeners } from "node:events";
 import { mkdtemp, readFile, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -88,6 +89,8 @@ describe("a session", { skip: without }, () => {
     const kinds = new Set<string>();
     for await (const event of x) kinds.add(event.kind);
     assert.deepEqual([...kinds].sort(), ["frame", "output", "receipt"]);
+    await x.end(); // it has ended long since
+    await assert.rejects(x.end("more"), (e: Faulted) => e.code === "exec_ended");
   });
 
   test("takes what a command does not read at once", async () => {
@@ -107,6 +110,9 @@ describe("a session", { skip: without }, () => {
     while ((await find())[0]?.state === "running") await sleep(20);
     assert.equal((await find())[0]?.state, "canceled");
     await assert.rejects(s.exec(["true"], { signal: AbortSignal.abort() }), { name: "AbortError" });
+    const long = new AbortController();
+    for (let i = 0; i < 3; i++) await s.exec(["true"], { signal: long.signal });
+    assert.equal(getEventListeners(long.signal, "abort").length, 0, "what has ended listens no more");
     const following = new AbortController();
     const x = await s.start(["sleep", "1000"]);
     const reading = (async () => {
@@ -168,9 +174,12 @@ describe("a session", { skip: without }, () => {
   });
 
   test("tells what happens", async () => {
-    const other = await stockade.open({ profile: "workspace", accept_degraded: degraded() });
-    await other.exec(["true"]);
-    await other.close();
+    let other: Session;
+    {
+      await using opened = await stockade.open({ profile: "workspace", accept_degraded: degraded() });
+      await opened.exec(["true"]);
+      other = opened;
+    }
     const kinds = new Set<string>();
     for await (const notice of other.events()) kinds.add(notice.kind);
     assert.ok(kinds.has("SESSION_STATE") && kinds.has("PROCESS_STATE"), [...kinds].join());
