@@ -96,7 +96,7 @@ type door struct {
 // Forward is Do of a host.session.forward: it is open until closed is, and its receipt is the end of it. tell gets the name under
 // which connections join it ([Supervisor.Join]).
 func (s *Supervisor) Forward(ctx context.Context, req *api.Request, closed <-chan struct{}, tell func(intent string)) (*api.Receipt, error) {
-	c, err := s.begin(req, brought{door: &door{closed, tell}})
+	c, err := s.begin(ctx, req, brought{door: &door{closed, tell}})
 	if err != nil {
 		return nil, err
 	}
