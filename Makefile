@@ -33,7 +33,7 @@ unit: setup                    ## what needs no binaries
 	$(GO) test -count=1 -tags failpoint -run Failpoint $(CRASHING)
 
 integration: generated failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
-	bash scripts/setup tests || true # without node, one test says that it is skipped
+	bash scripts/setup tests || true # without node, some tests say that they are skipped
 	STOCKADE_BIN=$(CURDIR)/$(BIN) STOCKADE_GENERATED=$(CURDIR)/build/generated bash scripts/delegated $(GO) test -count=1 -timeout 12m ./integration/...
 
 test-v2:                       ## the isolation tests in a virtual machine, Debian 12 as it is; KERNELS='6.12 6.1-nolandlock' are its newest kernel, and none of its Landlock

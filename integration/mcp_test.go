@@ -20,7 +20,7 @@ import (
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	modules := typescript(t)
+	modules := packages(t, "mcp", "client.mjs")
 	d := start(t)
 	tree := t.TempDir()
 	for name, content := range map[string]string{
@@ -80,20 +80,20 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// typescript is a directory with the client and what it needs, which is installed by the lock file, once: in build, where the next
-// run finds it.
-func typescript(t *testing.T) string {
+// packages is a directory with a client of somebody else's libraries and what it needs, which is installed by the lock file, once: in build, where
+// the next run finds it.
+func packages(t *testing.T, name string, programs ...string) string {
 	t.Helper()
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			skip(t, program+" is not installed: scripts/setup would do it")
 		}
 	}
-	lock, err := os.ReadFile("mcp/package-lock.json")
+	lock, err := os.ReadFile(filepath.Join(name, "package-lock.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := filepath.Abs(fmt.Sprintf("../build/mcp-%x", sha256.Sum256(lock)))
+	dir, err := filepath.Abs(fmt.Sprintf("../build/%s-%x", name, sha256.Sum256(lock)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,12 +101,12 @@ func typescript(t *testing.T) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"package.json", "package-lock.json", "client.mjs"} {
-		content, err := os.ReadFile(filepath.Join("mcp", name))
+	for _, file := range append([]string{"package.json", "package-lock.json"}, programs...) {
+		content, err := os.ReadFile(filepath.Join(name, file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, file), content, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -117,7 +117,7 @@ func typescript(t *testing.T) string {
 	npm := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 	npm.Dir = dir
 	if out, err := npm.CombinedOutput(); err != nil {
-		skip(t, fmt.Sprintf("the TypeScript SDK cannot be installed: %v\n%s", err, out))
+		skip(t, fmt.Sprintf("the packages of %s cannot be installed: %v\n%s", name, err, out))
 	}
 	if err := os.WriteFile(installed, nil, 0o644); err != nil {
 		t.Fatal(err)

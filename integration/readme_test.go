@@ -123,3 +123,9 @@ func commands(section string) string {
 	}
 	return out.String()
 }
+
+// TestCI runs docs/ci.md: a hermetic build cold and warm, the same bytes, and what is verified elsewhere by the public key alone.
+func TestCI(t *testing.T) {
+	text := guide(t, "../docs/ci.md", "A build")
+	inOrder(t, text, "pears: 3\n", "apples: 7\n", "\nexit 127\n", "under a signed checkpoint: receipt", "\nthe artifact is the one that was built\n", "\nthis one is not\n")
+}

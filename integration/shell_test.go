@@ -204,6 +204,7 @@ func TestShell(t *testing.T) {
 		{"interactive prompt", func(t *testing.T) { interactivePrompt(t, c, bash) }},
 		{"long-running", func(t *testing.T) { longRunning(t, c, bash) }},
 		{"background clean-up", func(t *testing.T) { backgroundCleanup(t, c, bash) }},
+		{"background kept", func(t *testing.T) { backgroundKept(t, c) }},
 		{"crash", func(t *testing.T) { shellCrash(t, c, bash) }},
 		{"token monotonicity", func(t *testing.T) { tokens(t, c, bash) }},
 		{"truncation", func(t *testing.T) { truncation(t, c, bash) }},
@@ -317,6 +318,25 @@ func backgroundCleanup(t *testing.T, c *client.Client, bash api.Exec) {
 	s.close("")
 	r := shell(t, c, bash.SessionID, "pgrep -x sleep")
 	s.want("afterwards", r.Payload.Exec.ExitCode, 1)
+}
+
+// backgroundKept: where policy lets processes live in the background, a job goes on behind its shell, is told that the terminal is gone, and ends
+// with the session (R028, R168, R169).
+func backgroundKept(t *testing.T, c *client.Client) {
+	background := true
+	session := opened(t, c, func(o *api.SessionOpen) {
+		o.Background = &background
+		o.Target.Local.Env = map[string]api.EnvValue{"PS1": {Text: "$ "}}
+	}).SessionID
+	s := openShell(t, c, api.Exec{SessionID: session, Argv: []string{"/bin/bash", "--norc", "-i"}})
+	s.run("setsid nohup sleep 1002 </dev/null >/dev/null 2>&1 & sleep 1003 &")
+	s.want("final state", s.close("").Status, api.ShellClosed)
+	r := shell(t, c, session, "pgrep -fx 'sleep 1002'")
+	s.want("what was detached", r.Payload.Exec.ExitCode, 0)
+	closed, err := c.Close(t.Context(), api.SessionClose{SessionID: session, Mode: "force"})
+	if err != nil || closed.Outcome != api.OutcomeOK {
+		t.Errorf("%+v, %v", closed, err)
+	}
 }
 
 // shellCrash: a shell that is killed is in error, its end is on record, and closing it still works (R170).

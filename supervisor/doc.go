@@ -65,7 +65,8 @@
 //	pass.go, reconcile.go, adopt.go    a start: replay, comparison with the runner, going on;
 //	                                   snapshot.go, retention.go: what a start reads, and what is kept
 //	decision.go, export.go, verify.go, what the files say without a supervisor
-//	fsck.go
+//	fsck.go; backup.go
+//	account.go                         what is counted of all this, and told to whoever watches
 //
 // DESIGN.md has the choices.
 package supervisor

@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpcreflect"
+	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -27,7 +28,6 @@ import (
 // remotes are the handlers by their paths.
 func (s *Server) remotes() map[string]http.Handler {
 	options := connect.WithHandlerOptions(
-		connect.WithReadMaxBytes(api.MaxBody),
 		connect.WithCompression("gzip", nil, nil), // as elsewhere on the socket, content comes as it is
 		connect.WithCodec(strictProto{}), connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 	)
@@ -187,17 +187,24 @@ func unknown(m protoreflect.Message) (err error) {
 	return err
 }
 
-// strictJSON is the JSON mapping of protobuf, without members that are not known, or there twice.
+// strictJSON is the JSON mapping of protobuf, without members that are not known, or there twice. What it writes has no spaces: protojson
+// puts them where nobody expects them, which is not the same in two builds.
 type strictJSON struct{ name string }
 
 func (j strictJSON) Name() string { return j.name }
 
-func (strictJSON) Marshal(v any) ([]byte, error) {
-	m, ok := v.(proto.Message)
+func (strictJSON) Marshal(message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("bug: %T is no message", v)
+		return nil, fmt.Errorf("bug: %T is no message", message)
 	}
-	return protojson.Marshal(m)
+	b, err := protojson.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	v := jsontext.Value(b)
+	err = v.Compact()
+	return v, err
 }
 
 func (strictJSON) Unmarshal(b []byte, v any) error {

@@ -16,7 +16,13 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"connectrpc.com/grpcreflect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/supervisor"
@@ -74,7 +80,8 @@ func ofSessions(t testing.TB) func(*supervisor.Config) {
 	files := maps.Clone(policy)
 	files["open.rego"] = text("open.rego", `"exec": {`, `"exec": {"background": object.get(input.request.open, "allow_background_processes", false), `)
 	files["exec.rego"] = text("exec.rego", "package stockade.exec", `package stockade.exec
-decision := {"allow": false, "deny": [{"code": "operation_not_allowed", "subject": "argv"}], "warn": []} if input.request.exec.argv[0] == "forbidden"`)
+decision := {"allow": false, "deny": [{"code": "operation_not_allowed", "subject": "argv"}], "warn": []} if input.request.exec.argv[0] == "forbidden"
+decision := {"allow": false, "deny": [{"code": "corp.curfew", "message": "it is late"}], "warn": []} if input.request.exec.argv[0] == "late"`)
 	engine, err := rego.Load(files, rego.Options{Deadline: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -260,8 +267,7 @@ func TestSessionServiceByCurl(t *testing.T) {
 				header = append(header, "Content-Type", "application/json")
 			}
 			status, body := b.do(t, "POST", service+row.procedure, row.body, header...)
-			body = strings.ReplaceAll(body, `": `, `":`) // protojson puts spaces at random
-			if status != row.status || !strings.Contains(strings.ReplaceAll(body, `,  `, `, `), row.want) {
+			if status != row.status || !strings.Contains(body, row.want) {
 				t.Errorf("%d %s", status, body)
 			}
 		})
@@ -398,8 +404,12 @@ func TestSessionServiceDenials(t *testing.T) {
 	if code != connect.CodePermissionDenied || !slices.Equal(reasons, []string{"operation_not_allowed", "operation_not_allowed"}) || receipt == "" {
 		t.Errorf("%v %v %q", code, reasons, receipt)
 	}
+	_, err = c.CreateSession(t.Context(), &rpc.CreateSessionRequest{Argv: []string{"late"}}) // by a code that is none of ours
+	if code, reasons, _ := told(err); code != connect.CodePermissionDenied || reasons[0] != "corp.curfew" {
+		t.Errorf("%v %v", code, reasons)
+	}
 	sessions, err := b.Sessions(t.Context(), api.Read{})
-	if err != nil || len(sessions) != 1 || sessions[0].EndedAtNS == 0 || sessions[0].Labels[serviceLabel] != servedBy {
+	if err != nil || len(sessions) != 2 || sessions[0].EndedAtNS == 0 || sessions[1].EndedAtNS == 0 || sessions[0].Labels[serviceLabel] != servedBy {
 		t.Errorf("%+v %v", sessions, err)
 	}
 	// Who may open, and not look, has the session, and nothing is told of it that he would have to look for.
@@ -420,6 +430,65 @@ func TestSessionServiceDenials(t *testing.T) {
 		if code, reasons, receipt := told(ask()); code != connect.CodePermissionDenied || reasons[0] != "operation_not_allowed" || receipt == "" {
 			t.Errorf("%v %v %q", code, reasons, receipt)
 		}
+	}
+}
+
+// Who knows nothing finds the service and its whole contract by reflection.
+func TestReflection(t *testing.T) {
+	b := newBox(t, Options{})
+	c := grpcreflect.NewClient(b.overH2C(t), "http://localhost", connect.WithGRPC())
+	stream := c.NewStream(t.Context())
+	defer stream.Close()
+	names, err := stream.ListServices()
+	if err != nil || !slices.Equal(names, []protoreflect.FullName{rpc.SessionServiceName}) {
+		t.Fatalf("%v %v", names, err)
+	}
+	files, err := stream.FileContainingSymbol(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := protodesc.ToFileDescriptorProto(rpc.File_stockade_shell_v1_session_proto)
+	if !slices.ContainsFunc(files, func(f *descriptorpb.FileDescriptorProto) bool { return proto.Equal(f, want) }) {
+		t.Errorf("%d files, and session.proto is none of them", len(files))
+	}
+	if _, err := stream.FileContainingSymbol("stockade.shell.v1.Nothing"); err == nil {
+		t.Error("there is nothing of this name")
+	}
+}
+
+// What is not compressed, known and whole is a message; nothing else is (T157).
+func TestStrictMessages(t *testing.T) {
+	known, err := proto.Marshal(&rpc.SendInputRequest{SessionId: "x-1", Actions: []*rpc.ControlAction{{Type: rpc.ControlAction_CTRL_C}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := protowire.AppendVarint(protowire.AppendTag(nil, 999, protowire.VarintType), 1)
+	action := protowire.AppendBytes(protowire.AppendTag(nil, 3, protowire.BytesType), more)
+	value := protowire.AppendBytes(protowire.AppendTag(nil, 4, protowire.BytesType), more)
+	for _, row := range []struct {
+		name  string
+		bytes []byte
+		into  proto.Message
+		ok    bool
+	}{
+		{"as it should be", known, new(rpc.SendInputRequest), true},
+		{"a field that nobody knows", slices.Concat(known, more), new(rpc.SendInputRequest), false},
+		{"one in an element of a list", slices.Concat(known, action), new(rpc.SendInputRequest), false},
+		{"one in a message within", value, new(rpc.CreateSessionRequest), false},
+		{"cut short", known[:len(known)-1], new(rpc.SendInputRequest), false},
+	} {
+		if err := (strictProto{}).Unmarshal(row.bytes, row.into); (err == nil) != row.ok {
+			t.Errorf("%s: %v", row.name, err)
+		}
+	}
+	got, err := strictJSON{"json"}.Marshal(&rpc.CreateSessionRequest{AgentId: "a", Cols: 3, Labels: map[string]string{"a": "b"}})
+	if want := `{"agentId":"a","cols":3,"labels":{"a":"b"}}`; err != nil || string(got) != want {
+		t.Errorf("%s %v", got, err)
+	}
+	b := newBox(t, Options{})
+	squeezed := b.remote(t, connect.WithGRPC(), connect.WithSendGzip())
+	if code, reasons, _ := told(get(squeezed)); code != connect.CodeUnimplemented {
+		t.Errorf("%v %v", code, reasons)
 	}
 }
 
@@ -453,6 +522,17 @@ func TestSessionServiceOnce(t *testing.T) {
 			t.Fatal(r, err)
 		}
 		return r
+	}
+	var closed []string
+	for range 2 {
+		r, err := c.CloseSession(declaring(t.Context(), "Idempotency-Key", "m"), &rpc.CloseSessionRequest{SessionId: ids[2]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed = append(closed, r.FinalState.String()+r.ReceiptId)
+	}
+	if closed[0] != closed[1] {
+		t.Error(closed)
 	}
 	if first, again := typed(), typed(); first.Duplicate || !again.Duplicate || again.Bytes != 0 { // R176
 		t.Errorf("%v %v", first, again)
@@ -602,12 +682,13 @@ func TestSessionServiceEvents(t *testing.T) {
 
 // Who does not listen any more, or not in time, is not told: the stream ends, and nothing else does.
 func TestSessionServiceListeners(t *testing.T) {
-	left := make(chan error, 1)
+	began, left := make(chan bool, 1), make(chan error, 1)
 	b := serve(t, &script{
 		shell: func(*api.Request) (*api.Shell, *api.Receipt, error) {
 			return &api.Shell{Process: api.Process{ExecID: "x-1", State: api.StateRunning}}, nil, nil
 		},
 		follow: func(ctx context.Context, req *api.Request, emit func(api.Notice)) (*api.Receipt, error) {
+			began <- true
 			for i := int64(1); ctx.Err() == nil && req.Read.After == "flood"; i++ {
 				emit(api.Notice{Seq: i, Kind: api.NoticeIdle, Detail: strings.Repeat("x", 64<<10)})
 			}
@@ -630,12 +711,13 @@ func TestSessionServiceListeners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	<-began
 	cancel()
 	gone("canceled")
 	if s.Receive() || connect.CodeOf(s.Err()) != connect.CodeCanceled {
 		t.Error(s.Err())
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if s, err = c.SubscribeSessionEvents(ctx, &rpc.SubscribeSessionEventsRequest{SessionId: "x-1"}); err != nil {
 		t.Fatal(err)
@@ -643,10 +725,12 @@ func TestSessionServiceListeners(t *testing.T) {
 	if s.Receive() || connect.CodeOf(s.Err()) != connect.CodeDeadlineExceeded {
 		t.Error(s.Err())
 	}
+	<-began
 	gone("late")
 	if _, err = c.SubscribeSessionEvents(t.Context(), &rpc.SubscribeSessionEventsRequest{SessionId: "x-1", After: "flood"}); err != nil {
 		t.Fatal(err)
 	}
+	<-began
 	gone("not read")
 }
 
@@ -660,7 +744,7 @@ func TestSessionServiceBounds(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		},
-	}, Options{Requests: 3, BodyTimeout: 200 * time.Millisecond, BodyBytes: 3 * api.MaxBody})
+	}, Options{Requests: 3})
 	c := b.remote(t)
 	for range 3 {
 		s, err := c.SubscribeSessionEvents(t.Context(), &rpc.SubscribeSessionEventsRequest{SessionId: "x-1"})
@@ -674,49 +758,57 @@ func TestSessionServiceBounds(t *testing.T) {
 		t.Errorf("%v %v", code, reasons)
 	}
 
-	b = serve(t, &script{}, Options{BodyTimeout: 200 * time.Millisecond, BodyBytes: 2 * api.MaxBody})
-	var answers []chan string
-	for _, path := range []string{"/stockade.shell.v1.SessionService/GetSession", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"} {
-		body, never := io.Pipe()
-		defer never.Close()
-		answer := make(chan string, 1)
-		answers = append(answers, answer)
-		go func() {
-			req, err := http.NewRequest("POST", "http://localhost"+path, body)
+	// Bodies that do not come are counted, by the most that they may be, and not waited for.
+	for _, bounds := range []Options{{BodyTimeout: time.Minute, BodyBytes: 2 * api.MaxBody}, {BodyTimeout: 200 * time.Millisecond}} {
+		b := serve(t, &script{}, bounds)
+		var answers []chan string
+		for _, path := range []string{"/stockade.shell.v1.SessionService/GetSession", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"} {
+			body, never := io.Pipe()
+			defer never.Close()
+			answer := make(chan string, 1)
+			answers = append(answers, answer)
+			client := b.overH2C(t)
+			req, err := http.NewRequestWithContext(t.Context(), "POST", "http://localhost"+path, body)
 			if err != nil {
-				panic(err)
+				t.Fatal(err)
 			}
 			req.Header.Set("Content-Type", "application/grpc")
-			resp, err := b.overH2C(t).Do(req)
-			if err != nil {
-				answer <- err.Error()
-				return
-			}
-			io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
-			answer <- resp.Header.Get("Grpc-Status") + resp.Trailer.Get("Grpc-Status")
-		}()
-	}
-	for until := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) { // both are counted: there is room for no other body
-		if _, reasons, _ := told(get(b.remote(t))); slices.Contains(reasons, "too_many_requests") {
-			break
+			go func() {
+				resp, err := client.Do(req)
+				if err != nil {
+					answer <- err.Error()
+					return
+				}
+				io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				answer <- resp.Header.Get("Grpc-Status") + resp.Trailer.Get("Grpc-Status")
+			}()
 		}
-		if time.Now().After(until) {
-			t.Fatal("the bodies that do not come are not counted")
-		}
-	}
-	for _, answer := range answers {
-		select {
-		case status := <-answer:
-			if status == "" || status == "0" {
-				t.Errorf("status %q", status)
+		if bounds.BodyBytes > 0 {
+			for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+				if _, reasons, _ := told(get(b.remote(t))); slices.Contains(reasons, "too_many_requests") {
+					break
+				}
+				if time.Now().After(until) {
+					t.Fatal("the bodies that do not come are not counted")
+				}
 			}
-		case <-time.After(5 * time.Second):
-			t.Error("a message that does not come is waited for")
+			continue
+		}
+		for _, answer := range answers {
+			select {
+			case status := <-answer:
+				if status == "" || status == "0" {
+					t.Errorf("status %q", status)
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("a message that does not come is waited for")
+			}
 		}
 	}
 }
 
+// get asks for nobody's session.
 func get(c rpc.SessionServiceClient) error {
 	_, err := c.GetSession(context.Background(), &rpc.GetSessionRequest{})
 	return err

@@ -2605,9 +2605,12 @@ class ToolGrepResult(Record):
     status: str
     #: "native" or "ripgrep"
     backend: Optional[str] = None
+    #: why that one; absent where only the native one is there
+    backend_reason: Optional[str] = None
     clamped: Optional[Tuple[ToolClamp, ...]] = None
     error_code: Optional[str] = None
     error_message: Optional[str] = None
+    #: that the worker itself has looked at
     files_scanned: Optional[int] = None
     #: before max_results
     match_count: Optional[int] = None

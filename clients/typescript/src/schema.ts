@@ -3111,9 +3111,12 @@ export interface ToolGrep {
 export interface ToolGrepResult {
   /** "native" or "ripgrep" */
   backend?: string;
+  /** why that one; absent where only the native one is there */
+  backend_reason?: string;
   clamped?: ToolClamp[];
   error_code?: Code;
   error_message?: string;
+  /** that the worker itself has looked at */
   files_scanned?: Int64;
   /** before max_results */
   match_count?: Int64;
