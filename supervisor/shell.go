@@ -377,10 +377,13 @@ func (sh *shell) close() {
 	}
 }
 
-func (sh *shell) resized(cols, rows int) {
+// resized notes the size, and reports whether it is another one.
+func (sh *shell) resized(cols, rows int) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	other := sh.cols != cols || sh.rows != rows
 	sh.cols, sh.rows = cols, rows
+	return other
 }
 
 // state is where it is, and how many commands have ended.
