@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -505,6 +506,7 @@ var fileThreats = []threat{
 	{id: "T134", what: "a full disk", shown: "internal/filetool TestFullAndReadOnlyFileSystems"},
 	{id: "T135", what: "a read-only file system", shown: "internal/filetool TestFullAndReadOnlyFileSystems"},
 	{id: "T136", what: "two editors", shown: "internal/filetool TestTwoEditors"},
+	{id: "T137", what: "what others plant in a sticky directory", shown: "internal/filetool TestStickyDirectory"},
 	{id: "T138", what: "patches as models write them", shown: "internal/filetool TestPatches"},
 	{id: "T139", what: "patches that lead out", shown: "internal/filetool TestRaces"},
 	{id: "T140", what: "half a patch", shown: "integration TestFileRequirements"},
@@ -615,4 +617,100 @@ func TestFileThreats(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCodingFlow: S3's flow on a real checkout, by file tools and commands in one session: clone from a bundle, read, grep, glob, edit, patch, build, test,
+// revert; and again under a policy that lets search and read all of the tree and write below src/ only, where what is elsewhere is refused
+// and stays as it was.
+func TestCodingFlow(t *testing.T) {
+	needRoot(t)
+	if _, err := exec.LookPath("git"); err != nil {
+		skip(t, "git is not installed")
+	}
+	policy := filepath.Join(shared(t), "policy")
+	if err := initPolicy(bin, policy); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(policy, "profiles/workspace/data.json")
+	shipped, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var narrow map[string]any
+	if err := json.Unmarshal(shipped, &narrow); err != nil {
+		t.Fatal(err)
+	}
+	narrow["fs"].(map[string]any)["write_roots"] = []string{"/work/repo/src/"}
+	data, err := json.Marshal(narrow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(policy, "profiles/under-src"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(policy, "profiles/under-src/data.json"), data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	principals := `{"administrators": [0], "approvers": [], "uid": {}, "gid": {}, "default": {"profiles": ["workspace", "under-src"], "profile": "workspace", "require_scope": []}}`
+	if err := os.WriteFile(filepath.Join(policy, "principals/data.json"), []byte(principals), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, "--policy", policy).Client()
+	for _, profile := range []string{"workspace", "under-src"} {
+		t.Run(profile, func(t *testing.T) {
+			dir := shared(t)
+			made := exec.Command("sh", "-euc", `mkdir origin && cd origin && git init -q . && mkdir src docs && printf 'int add(int a, int b) { return a - b; }\n' >src/add.h
+				printf '#!/bin/sh\nset -e\nmkdir -p out\nsed -n "s/.*return \\(.*\\);.*/\\1/p" src/add.h >out/expr\n' >build.sh
+				printf '#!/bin/sh\na=2 b=2\n[ $(($(cat out/expr))) = 4 ] && echo passed\n' >test.sh && printf 'add subtracts\n' >docs/add.md && chmod +x *.sh
+				git add . && git -c user.name=a -c user.email=a@example.org commit -qm first && git bundle create -q ../repo.bundle HEAD && cd .. && rm -r origin`)
+			made.Dir = dir
+			if out, err := made.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			open := opened(t, c, func(o *api.SessionOpen) {
+				o.Profile, o.Target.Local.Workdir = profile, "/work"
+				o.Target.Local.Mounts = []api.Mount{{HostPath: dir, GuestPath: "/work", Mode: "rw"}}
+			})
+			d := &desk{t, c, open.SessionID}
+			run := func(script string) (string, int) {
+				x := shell(t, c, d.session, script).Payload.Exec
+				return text(x.Stdout) + text(x.Stderr), x.ExitCode
+			}
+			if out, code := run("git clone -q repo.bundle repo"); code != 0 {
+				t.Fatal(out)
+			}
+			if out, code := run("cd repo && ./build.sh && ./test.sh"); code == 0 {
+				t.Fatalf("it passes before it is mended: %s", out)
+			}
+			elsewhere := "ok ok"
+			if profile == "under-src" {
+				elsewhere = "denied path_not_allowed"
+			}
+			const fix, doc = `*** Begin Patch\n*** Update File: repo/src/add.h\n@@\n-int add(int a, int b) { return a - b; }\n+int add(int a, int b) { return a + b; }\n*** Add File: repo/src/sub.h\n+int sub(int a, int b) { return a - b; }\n`,
+				`*** Update File: repo/docs/add.md\n@@\n-add subtracts\n+add adds\n`
+			for _, row := range []fileRow{
+				{tool: "read_file", ask: `{"path":"repo/src/add.h"}`, want: "ok ok", has: []string{"return a - b"}},
+				{tool: "grep", ask: `{"pattern":"subtract|a - b","path":"repo","glob_filter":"!.git/**"}`, want: "ok ok", has: []string{`repo/docs/add.md:1:add subtracts\nrepo/out/expr:1:a - b\nrepo/src/add.h:1:`, `"match_count":3`}},
+				{tool: "grep", ask: `{"pattern":"subtracts","path":"/work"}`, want: "ok ok", has: []string{`repo/docs/add.md:1:add subtracts`}},
+				{tool: "glob", ask: `{"pattern":"repo/**/*.h"}`, want: "ok ok", has: []string{`"text":"repo/src/add.h\n"`}},
+				{tool: "write_file", ask: `{"path":"repo/notes","content":{"inline_text":{"text":"n\n"}}}`, want: elsewhere},
+				{tool: "edit_file", ask: `{"path":"repo/docs/add.md","old_string":"nothing like it","new_string":"x"}`, want: map[string]string{"ok ok": "ok not_found edit_target_not_found"}[elsewhere] + strings.TrimPrefix(elsewhere, "ok ok")},
+				{tool: "edit_file", ask: `{"path":"repo/src/add.h","old_string":"a - b","new_string":"a * b"}`, want: "ok ok", after: "cd repo && ./build.sh && ./test.sh", sees: "passed\n"}, // 2 * 2 is 4, too
+				{tool: "edit_file", ask: `{"path":"repo/src/add.h","old_string":"a * b","new_string":"a - b"}`, want: "ok ok"},
+				{tool: "apply_patch", ask: `{"patch":{"inline_text":{"text":"` + fix + doc + `*** End Patch\n"}}}`, want: elsewhere, after: "cat repo/docs/add.md; ls repo/src", sees: map[string]string{"ok ok": "add adds\nadd.h\nsub.h\n", "denied path_not_allowed": "add subtracts\nadd.h\n"}[elsewhere]},
+			} {
+				d.row(t, row)
+			}
+			if profile == "under-src" { // all of it was refused; what is below src alone is not
+				d.row(t, fileRow{tool: "apply_patch", ask: `{"patch":{"inline_text":{"text":"` + fix + `*** End Patch\n"}}}`, want: "ok ok"})
+			}
+			if out, code := run("cd repo && ./build.sh && ./test.sh"); code != 0 || out != "passed\n" {
+				t.Errorf("mended: %q %d", out, code)
+			}
+			if out, code := run("cd repo && git checkout -q . && git clean -fdq && git status --porcelain && ./build.sh && ./test.sh"); code == 0 || out != "" {
+				t.Errorf("reverted: %q %d", out, code)
+			}
+			end(t, c, d.session)
+		})
+	}
 }

@@ -82,7 +82,7 @@ func TestMCP(t *testing.T) {
 
 // packages is a directory with a client of somebody else's libraries and what it needs, which is installed by the lock file, once: in build, where
 // the next run finds it.
-func packages(t *testing.T, name, program string) string {
+func packages(t *testing.T, name string, programs ...string) string {
 	t.Helper()
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -101,7 +101,7 @@ func packages(t *testing.T, name, program string) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"package.json", "package-lock.json", program} {
+	for _, file := range append([]string{"package.json", "package-lock.json"}, programs...) {
 		content, err := os.ReadFile(filepath.Join(name, file))
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +129,7 @@ func packages(t *testing.T, name, program string) string {
 func TestToolsGuide(t *testing.T) {
 	text := guide(t, "../docs/tools.md", "Try it")
 	inOrder(t, text,
-		"\nTOOL", "\nbash ", "\nstr_replace_based_edit_tool ", "\n7\n",
+		"\nTOOL", "\nbash ", "\nstr_replace_based_edit_tool ", "\n8\n",
 		`"tool_use_id":"toolu_1","content":[{"type":"text","text":"The file config has been edited.`,
 		`{"functionResponse":{"name":"read_file","response":{"output":"retries = 5\n"}}}`,
 		`"type":"custom_tool_call_output","call_id":"call_1","output":"Success. Updated the following files:\nA /work/notes\n"`,

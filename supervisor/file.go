@@ -338,7 +338,7 @@ func (s *Supervisor) files(ctx context.Context, ses *session) (*fileWorker, erro
 		defer ours.Close() // whoever still waits for an answer is told
 		s.followFiles(ses, w, proc)
 	})
-	if w.conn, err = files.Open(ctx, ours, fileConfig(ses.granted())); err != nil {
+	if w.conn, err = files.Open(ctx, ours, fileConfig(ses.granted()), s.ripgrep); err != nil {
 		if errors.Is(err, files.ErrGone) {
 			return nil, s.lostFiles(ses, w)
 		}

@@ -34,6 +34,7 @@ type Config struct {
 	Launcher Launcher        // builds
 	Defaults Defaults        // where neither policy nor the caller says anything
 	Version  string          // of this build, for records and host.info
+	Ripgrep  *os.File        // the program that file workers may have search, as filetool/ripgrep.Program gives it; nil is none. It stays the caller's
 
 	Log     *slog.Logger        // nil means slog.Default
 	Secrets *telemetry.Redactor // of the log: it is told what is in use
@@ -105,6 +106,7 @@ type Supervisor struct {
 	launcher Launcher
 	defaults Defaults
 	version  string
+	ripgrep  *os.File
 	log      *slog.Logger
 	secrets  *telemetry.Redactor
 	metrics  *telemetry.Metrics
@@ -125,6 +127,7 @@ type Supervisor struct {
 	registry      *registry
 	draining      atomic.Bool
 
+	lanes        sync.Map        // of intents: the lanes that are open
 	closing      context.Context // ends when Close or Leave begins: nobody waits for what need not come
 	beginClosing func()
 
@@ -145,6 +148,7 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 		launcher: cfg.Launcher,
 		defaults: cfg.Defaults.filled(),
 		version:  cfg.Version,
+		ripgrep:  cfg.Ripgrep,
 		log:      cmp.Or(cfg.Log, slog.Default()),
 		secrets:  cfg.Secrets,
 		metrics:  cfg.Metrics,

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
@@ -10,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/filetool"
+	"github.com/stockade-dev/stockade/internal/filetool/ripgrep"
 	"github.com/stockade-dev/stockade/sandbox/files"
 )
 
@@ -37,18 +40,38 @@ func serveFiles() int {
 	if err != nil {
 		return 1
 	}
-	if err := restrict(); err != nil {
-		return 1
-	}
-	return files.Serve(socket, func(c files.Config, store *files.Store) (files.Tools, error) {
+	return files.Serve(socket, func(c files.Config, program *os.File, store *files.Store) (files.Tools, error) {
 		if c.HeapBytes > 0 {
 			debug.SetMemoryLimit(c.HeapBytes)
 		}
+		search := finder(program)
+		// Nothing but the supervisor's first message has been read so far. From here on no program can be started.
+		if err := restrict(); err != nil {
+			return nil, err
+		}
 		return filetool.Open(filetool.Config{
-			Root: root, Workdir: c.Workdir, Caps: c.Caps, Store: store.Put, Load: store.Get,
+			Root: root, Workdir: c.Workdir, Caps: c.Caps, Store: store.Put, Load: store.Get, Ripgrep: search,
 			Runtime: filetool.Runtime{WholeBytes: c.WholeBytes, ReadBytes: c.ReadBytes, WriteBytes: c.WriteBytes, PatchBytes: c.PatchBytes, OutputBytes: c.TextBytes},
 		})
 	})
+}
+
+// own is this program, of which there is no file inside.
+const own = "/proc/self/exe"
+
+// finder has the helper started that runs the operator's ripgrep, if there is one. A helper that cannot be started is like one that has
+// ended: the receipts of searches say so.
+func finder(program *os.File) func(context.Context, int, string) ([]string, error) {
+	if program == nil {
+		return nil
+	}
+	defer program.Close()
+	f, err := ripgrep.Start(own, "search", program)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return func(context.Context, int, string) ([]string, error) { return nil, ripgrep.ErrGone }
+	}
+	return f.Names
 }
 
 // spare is how many threads are made ahead of need: the runtime ends the process when it cannot make one, and a

@@ -1,6 +1,7 @@
 // Stockade-init is PID 1 of a session: see package guest. With the argument "hold"
 // it holds a session's user and cgroup namespaces open while the session is built; with
-// "execute" it is on its way to becoming a command; with "files" it serves the session's file tools.
+// "execute" it is on its way to becoming a command; with "files" it serves the session's file tools, and with "search" it has an operator's ripgrep
+// search for them.
 //
 // The Go runtime must not open the cgroup files by which it sizes GOMAXPROCS: init
 // closes every descriptor but its own, and their numbers would be used again.
@@ -13,6 +14,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/stockade-dev/stockade/internal/filetool/ripgrep"
 	"github.com/stockade-dev/stockade/sandbox/guest"
 )
 
@@ -30,6 +32,8 @@ func main() {
 			life = guest.Execute
 		case "files":
 			life = serveFiles
+		case "search":
+			life = ripgrep.Serve
 		}
 	}
 	os.Exit(life())

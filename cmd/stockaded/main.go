@@ -104,6 +104,7 @@ func (c *config) flags() *pflag.FlagSet {
 	f.StringVar(&c.runner, "runner", "", "socket of a runner that is already there; without it one is started, which takes root")
 	f.StringVar(&c.runnerBinary, "runner-binary", "", "stockade-run; without it the one beside this program, then PATH")
 	f.StringVar(&c.initBinary, "init-binary", "", "stockade-init; without it the one beside this program, then PATH")
+	f.StringVar(&c.ripgrep, "ripgrep", "", "a statically linked rg with which file tools may search inside sessions; without it they search by themselves")
 	f.StringVar(&c.user, "user", "", "user to run as, when started as root beside a --runner: the socket is made first, and root given up for good")
 	f.StringVar(&c.cgroupParent, "cgroup-parent", "", "control group below which the started runner builds; without it our own")
 	f.TextVar(&c.logLevel, "log-level", c.logLevel, "debug, info, warn or error")

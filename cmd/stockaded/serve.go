@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/filetool/ripgrep"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor"
 	"github.com/stockade-dev/stockade/supervisor/client"
@@ -36,7 +37,7 @@ type config struct {
 	program                          string // our own
 	config, user                     string
 	printConfig                      bool
-	cgroupParent                     string
+	cgroupParent, ripgrep            string
 	logLevel                         slog.Level
 	logFormat, metrics, traces       string
 	drain, hold                      time.Duration
@@ -74,6 +75,15 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	var search *os.File
+	if c.ripgrep != "" {
+		of := ""
+		if search, of, err = ripgrep.Program(ctx, c.ripgrep); err != nil {
+			return err
+		}
+		defer search.Close()
+		log.Info("file tools may search with ripgrep", "path", c.ripgrep, "version", of)
+	}
 	if err := supervisor.Available(state); err != nil {
 		return err // its supervisor is there, with its runner
 	}
@@ -98,7 +108,7 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	}()
 
 	sup, err := supervisor.New(ctx, supervisor.Config{
-		State: state, Policies: source, Ceiling: ceiling, Launcher: runner, Defaults: c.defaults, Version: version, Log: log,
+		State: state, Policies: source, Ceiling: ceiling, Launcher: runner, Defaults: c.defaults, Version: version, Ripgrep: search, Log: log,
 		Secrets: &seen.secrets, Metrics: seen.metrics, Traces: seen.traces,
 	})
 	if err != nil {

@@ -78,6 +78,8 @@ var attempts = map[string]attempt{
 	"euid":    func([]string) (string, error) { return fmt.Sprint(os.Geteuid()), nil },
 	"status":  status,
 
+	"--no-config": ripgrep,
+
 	// Processes.
 	"signal0":      func(a []string) (string, error) { return "", unix.Kill(number(a[0]), 0) },
 	"kill":         func(a []string) (string, error) { return "", unix.Kill(number(a[0]), unix.SIGKILL) },

@@ -76,7 +76,8 @@ var Table = []Row{
 	{"internal/filetool/glob", nil, nil},
 	{"internal/filetool/ignore", []string{"internal/filetool/glob"}, nil},
 	{"internal/filetool/search", nil, nil},
-	{"internal/filetool", []string{"internal/filetool/tree", "internal/filetool/stage", "internal/filetool/edit", "internal/filetool/patch", "internal/filetool/glob", "internal/filetool/ignore", "internal/filetool/search", "sandbox/file"},
+	{"internal/filetool/ripgrep", []string{"internal/packet"}, []string{unix}},
+	{"internal/filetool", []string{"internal/filetool/ripgrep", "internal/filetool/tree", "internal/filetool/stage", "internal/filetool/edit", "internal/filetool/patch", "internal/filetool/glob", "internal/filetool/ignore", "internal/filetool/search", "sandbox/file"},
 		[]string{unix}},
 
 	{"sandbox/files", []string{"internal/packet", "sandbox/file"}, []string{unix}},
@@ -109,7 +110,7 @@ var Table = []Row{
 	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "supervisor/telemetry", "rego", "rego/bundle", "sandbox", "sandbox/file", "sandbox/files", "sandbox/launch", "sandbox/pty", "internal/prompt", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
 		[]string{jsonexp, unix, tlog}},
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp, websocket}},
-	{"supervisor/tools", []string{"supervisor/api", "sandbox/file"}, []string{jsonexp}},
+	{"supervisor/tools", []string{"supervisor/api", "sandbox/file", "internal/filetool/glob"}, []string{jsonexp}},
 	{"supervisor/mcp", []string{"supervisor/api", "supervisor/tools"}, []string{mcpSDK, jsonSchema}},
 	{"supervisor/rpc", nil, []string{connect, protobuf}},
 	{"supervisor/server", []string{"supervisor/api", "supervisor/rpc", "supervisor/telemetry", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket, connect, grpcreflect, errdetails, protobuf}},
@@ -121,10 +122,10 @@ var Table = []Row{
 	{"integration/compare", []string{"sandbox/file", "supervisor/api", "supervisor/client", "internal/testbox", "policies", "rego", "rego/worker", "sandbox"}, nil},
 
 	// The five commands.
+	{"cmd/stockade-init", []string{"sandbox/guest", "sandbox/files", "internal/filetool", "internal/filetool/ripgrep"}, []string{unix}},
 	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/journal", "internal/manual"}, []string{cobra, cterm, pflag, mcpSDK, units, tlog, unix, jsonexp}},
-	{"cmd/stockaded", []string{"supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "supervisor/telemetry", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch", "internal/manual"},
+	{"cmd/stockaded", []string{"internal/filetool/ripgrep", "supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "supervisor/telemetry", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch", "internal/manual"},
 		[]string{cobra, fsnotify, hujson, jsonexp, pflag, systemd, unix}},
-	{"cmd/stockade-init", []string{"sandbox/guest", "sandbox/files", "internal/filetool"}, []string{unix}},
 	{"cmd/stockade-relay", []string{"sandbox/relay"}, nil},
 	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "internal/failpoint", "internal/reexec", "internal/manual"}, []string{cobra, jsonexp, systemd}},
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path"
 	"runtime"
 	"slices"
 	"strconv"
@@ -52,13 +50,9 @@ func (t *Tools) grep(ctx context.Context, r *file.Request, res *file.Result) *fi
 	}
 	g := &grepping{t: t, m: m, limit: limit, filter: filter, out: out, base: t.shown(p.Path)}
 	if p.Kind() == "dir" {
-		args, ok := m.Ripgrep()
-		if ok && t.Ripgrep(ask) {
-			fault = g.ripgrep(ctx, p, args)
-		} else {
-			fault = g.walk(ctx, p, ask.RespectIgnore)
-		}
+		fault = g.below(ctx, p, ask)
 	} else {
+		g.native(reasonOneFile)
 		fault = g.file(ctx, p)
 	}
 	if fault != nil {
@@ -177,7 +171,7 @@ func (g *grepping) file(ctx context.Context, p *tree.Place) *file.Fault {
 		g.out.Truncated, g.out.Code, g.out.Message = true, file.CodeScanBytes, "the file is larger than may be searched"
 		return nil
 	}
-	g.out.Files, g.out.Backend = 1, "native"
+	g.out.Files = 1
 	lines, count, err := g.m.File(&interruptible{ctx, f}, bound(st.Size), &search.Buffer{}, true)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -222,15 +216,45 @@ type job struct {
 	done  chan struct{}
 }
 
-// walk searches everything below a directory, on all processors.
+// walk searches everything below a directory.
 func (g *grepping) walk(ctx context.Context, p *tree.Place, respect bool) *file.Fault {
 	fd, fault := p.OpenDir()
 	if fault != nil {
 		return fault
 	}
-	g.out.Backend = "native"
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	files, scanned := int64(0), int64(0)
+	var w *walker
+	err := g.each(ctx, func(search func(d *dir, name, rel string)) error {
+		w = &walker{ctx: ctx, ignore: respect, mend: g.t.mend(p.Path), visit: func(d *dir, rel string, e tree.Entry) error {
+			if e.Mode != unix.S_IFREG || g.filter != nil && !g.filter.Match(rel) {
+				return nil
+			}
+			if code := g.t.scan(d, e.Name, &files, &scanned); code != "" {
+				g.out.Truncated, g.out.Code, g.out.Message = true, code, "the search has ended before all files were looked at"
+				return errStop
+			}
+			search(d, e.Name, rel)
+			return nil
+		}}
+		return w.run(fd)
+	})
+	g.out.Files = files
+	switch {
+	case ctx.Err() != nil:
+		return canceled(ctx)
+	case err != nil:
+		return failed(file.CodeGrepFailed, "%v", err)
+	case w.failed != nil:
+		return failed(file.CodeGrepFailed, "%v", w.failed)
+	}
+	g.out.Truncated = g.out.Truncated || w.deep
+	return nil
+}
+
+// each searches the files that walk names, on all processors, and adds what they have in the order in which they were named.
+func (g *grepping) each(ctx context.Context, walk func(search func(d *dir, name, rel string)) error) error {
 	workers := max(runtime.GOMAXPROCS(0), 2)
 	todo, order := make(chan *job, 16*workers), make(chan *job, 64*workers)
 	var wg sync.WaitGroup
@@ -251,36 +275,16 @@ func (g *grepping) walk(ctx context.Context, p *tree.Place, respect bool) *file.
 			g.add(j.rel, j.lines, j.count)
 		}
 	}()
-	files, scanned := int64(0), int64(0)
-	w := &walker{ctx: ctx, ignore: respect, mend: g.t.mend(p.Path), visit: func(d *dir, rel string, e tree.Entry) error {
-		if e.Mode != unix.S_IFREG || g.filter != nil && !g.filter.Match(rel) {
-			return nil
-		}
-		if code := g.t.scan(d, e.Name, &files, &scanned); code != "" {
-			g.out.Truncated, g.out.Code, g.out.Message = true, code, "the search has ended before all files were looked at"
-			return errStop
-		}
-		j := &job{dir: d.hold(), name: e.Name, rel: rel, done: make(chan struct{})}
+	err := walk(func(d *dir, name, rel string) {
+		j := &job{dir: d.hold(), name: name, rel: rel, done: make(chan struct{})}
 		todo <- j
 		order <- j
-		return nil
-	}}
-	err := w.run(fd)
+	})
 	close(todo)
 	close(order)
 	wg.Wait()
 	<-collected
-	g.out.Files = files
-	switch {
-	case ctx.Err() != nil:
-		return canceled(ctx)
-	case err != nil:
-		return failed(file.CodeGrepFailed, "%v", err)
-	case w.failed != nil:
-		return failed(file.CodeGrepFailed, "%v", w.failed)
-	}
-	g.out.Truncated = g.out.Truncated || w.deep
-	return nil
+	return err
 }
 
 // scan counts a file that is looked at, and names the ceiling that it goes beyond.
@@ -322,61 +326,6 @@ func (g *grepping) search(ctx context.Context, j *job, buf *search.Buffer) {
 		return
 	}
 	j.lines, j.count, _ = g.m.File(&interruptible{ctx, f}, bound(st.Size), buf, !g.full.Load())
-}
-
-// Ripgrep reports whether a search may be ripgrep's. Its walk opens by path, so a link that appears between its look and its
-// open is followed: it is for sessions whose tools may read whatever their commands may, and for a search without
-// ceilings, which it does not count.
-func (t *Tools) Ripgrep(ask *file.Grep) bool {
-	c := &t.config.Caps
-	return t.config.Ripgrep != "" && c.Roots == nil && c.MaxScanFiles == nil && c.MaxScanBytes == nil && !ask.RespectIgnore
-}
-
-// maxRipgrep bounds what ripgrep may print; a search with more is done again by the native engine.
-const maxRipgrep = 256 << 20
-
-// ripgrep has ripgrep search below a directory.
-func (g *grepping) ripgrep(ctx context.Context, p *tree.Place, args []string) *file.Fault {
-	fd, fault := p.OpenDir()
-	if fault != nil {
-		return fault
-	}
-	defer unix.Close(fd)
-	cmd := exec.CommandContext(ctx, g.t.config.Ripgrep, args...)
-	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", fd)
-	cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	var stdout capped
-	var stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		return canceled(ctx)
-	}
-	var exit *exec.ExitError
-	if err != nil && !(errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == 2 && stderr.Len() == 0)) {
-		return g.walk(ctx, p, false) // it is a helper, not the reference
-	}
-	files, err := g.m.Results(stdout.b, func(rel string) bool {
-		return !strings.HasPrefix(path.Base(rel), ".stockade-") && (g.filter == nil || g.filter.Match(rel))
-	})
-	if err != nil {
-		return g.walk(ctx, p, false)
-	}
-	g.out.Backend = "ripgrep"
-	for _, f := range files {
-		g.add(f.Path, f.Lines, f.Count)
-	}
-	return nil
-}
-
-type capped struct{ b []byte }
-
-func (c *capped) Write(b []byte) (int, error) {
-	if len(c.b)+len(b) > maxRipgrep {
-		return 0, errors.New("too much")
-	}
-	c.b = append(c.b, b...)
-	return len(b), nil
 }
 
 // found is one path of a glob.

@@ -2,12 +2,14 @@ package filetool
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,15 +18,138 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/filetool/ripgrep"
+	"github.com/stockade-dev/stockade/internal/filetool/stage"
 	"github.com/stockade-dev/stockade/sandbox/file"
 )
 
-func ripgrep(t testing.TB) string {
+// rgPath is the rg that is installed here.
+func rgPath(t testing.TB) string {
+	t.Helper()
 	rg, err := exec.LookPath("rg")
 	if err != nil {
+		if os.Getenv("STOCKADE_NOSKIP") == "1" {
+			t.Fatal("ripgrep is not installed: apt-get install ripgrep")
+		}
 		t.Skip("ripgrep is not installed: apt-get install ripgrep")
 	}
 	return rg
+}
+
+// through has searches be asked of a program, by a helper as a worker has one.
+func through(t testing.TB, program string) func(*Config) {
+	t.Helper()
+	f, err := os.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	finder, err := ripgrep.Start("/proc/self/exe", "search", f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(c *Config) { c.Ripgrep = finder.Names }
+}
+
+// believe has searches be told the names that the box has, if it has any.
+func (b *box) believe() {
+	b.config.Ripgrep = func(context.Context, int, string) ([]string, error) {
+		if b.named == nil {
+			return nil, ripgrep.ErrGone
+		}
+		return b.named, nil
+	}
+}
+
+// What ripgrep names is looked at by the rules of a walk, and by them only: nothing that a lie says is read, listed or waited for, nothing comes twice,
+// nothing out of order, and nothing that does not match.
+func TestRipgrepIsNotBelieved(t *testing.T) {
+	b := newBox(t, file.Caps{Roots: []string{"/work"}})
+	b.file("a/f", "hit\n")
+	b.file("a.b", "hit\n")
+	b.file("other", "nothing\n")
+	b.file("binary", "hit\n\x00")
+	b.file(".stockade-staged", "hit\n")
+	b.file("/canary/f", "hit canary\n")
+	b.link("../canary", "d.link")
+	b.link("../canary/f", "f.link")
+	b.link("a", "inside")
+	unix.Mkfifo(b.at("fifo"), 0o644)
+	b.believe()
+	b.named = []string{"a.b", "../canary/f", "/canary/f", "canary/f", "a/../../canary/f", "d.link/f", "f.link", "inside/f", "fifo", "a", "a/", "", ".", "..", "./a/f",
+		"a//f", "other", "binary", ".stockade-staged", "nowhere", "a.b", "a/f", "a\x00b", "\xff", strings.Repeat("x/", 300) + "f", strings.Repeat("x", 300)}
+	start := time.Now()
+	g := b.grepFor(file.Grep{Pattern: "hit"})
+	if got, want := whole(b, g.Matches), "a/f:1:hit\na.b:1:hit\n"; got != want || g.Backend != "ripgrep" || g.Reason != "provided" || *g.MatchCount != 2 || time.Since(start) > 5*time.Second {
+		t.Errorf("%q, want %q: %+v", got, want, g)
+	}
+	if g := b.grepFor(file.Grep{Pattern: "hit", GlobFilter: "*.b"}); whole(b, g.Matches) != "a.b:1:hit\n" || g.Backend != "ripgrep" {
+		t.Errorf("the filter: %+v", g)
+	}
+	if g := b.grepFor(file.Grep{Pattern: "hit", Target: at("/canary")}); g.Status != file.Forbidden {
+		t.Errorf("another root: %+v", g)
+	}
+}
+
+// When ripgrep is not asked, or not heard, the native engine searches, and the answer says why.
+func TestWhoSearches(t *testing.T) {
+	one := int64(1)
+	for _, row := range []struct {
+		reason string
+		ask    file.Grep
+		caps   file.Caps
+		err    error
+		named  []string
+	}{
+		{reason: "provided", ask: file.Grep{Pattern: "hit"}, named: []string{"f"}},
+		{reason: "one_file", ask: file.Grep{Pattern: "hit", Target: at("f")}, named: []string{"f"}},
+		{reason: "pattern", ask: file.Grep{Pattern: "hit", Multiline: true}, named: []string{"f"}},
+		{reason: "ignore_files", ask: file.Grep{Pattern: "hit", RespectIgnore: true}, named: []string{"f"}},
+		{reason: "scan_ceiling", ask: file.Grep{Pattern: "hit"}, caps: file.Caps{MaxScanFiles: ptr(int64(1))}, named: []string{"f"}},
+		{reason: "scan_ceiling", ask: file.Grep{Pattern: "hit"}, caps: file.Caps{MaxScanBytes: ptr(int64(7))}, named: []string{"f"}},
+		{reason: "provided", ask: file.Grep{Pattern: "hit"}, caps: file.Caps{MaxScanFiles: ptr(int64(2)), MaxScanBytes: ptr(int64(8))}, named: []string{"f"}},
+		{reason: "kernel_files", ask: file.Grep{Pattern: "hit", Target: at("/")}, named: []string{"work/f"}},
+		{reason: "helper_gone", ask: file.Grep{Pattern: "hit"}, err: ripgrep.ErrGone},
+		{reason: "ripgrep_failed", ask: file.Grep{Pattern: "hit"}, err: unix.EIO},
+		{reason: "change_unfinished", ask: file.Grep{Pattern: "hit"}, named: []string{"sub/.stockade-journal"}},
+	} {
+		b := newBox(t, row.caps)
+		b.file("f", "hit\n")
+		b.file("g", "not\n")
+		asked := ""
+		b.config.Ripgrep = func(_ context.Context, _ int, pattern string) ([]string, error) {
+			asked = pattern
+			return row.named, row.err
+		}
+		row.ask.MaxResults = &one
+		g := b.grepFor(row.ask)
+		if !strings.HasSuffix(whole(b, g.Matches), "f:1:hit\n") || g.Reason != row.reason || (g.Backend == "ripgrep") != (row.reason == "provided") {
+			t.Errorf("%+v: %+v", row, g)
+		}
+		if (row.reason == "provided" || row.err != nil) && !strings.HasSuffix(asked, "|"+stage.JournalLine) {
+			t.Errorf("%s: asked for %q", row.reason, asked)
+		}
+	}
+}
+
+// Every journal that matters has a line by which ripgrep names it.
+func TestRipgrepFindsJournals(t *testing.T) {
+	var b *box
+	line, seen := regexp.MustCompile("(?m)"+stage.JournalLine), 0
+	b = newBox(t, file.Caps{}, func(c *Config) {
+		c.hook = func(string) error {
+			if data, err := os.ReadFile(b.at(stage.Journal)); err == nil && len(data) > 0 {
+				if seen++; !line.Match(data) {
+					t.Errorf("%q", data)
+				}
+			}
+			return nil
+		}
+	})
+	b.file("f", "1\n")
+	if p := b.applyPatch("*** Begin Patch\n*** Update File: f\n@@\n-1\n+2\n*** Add File: g\n+1\n*** End Patch\n"); p.Status != file.OK || seen == 0 {
+		t.Errorf("%d journals: %+v", seen, p.Outcome)
+	}
 }
 
 // nastyTree fills the working directory with n files, the same ones every time.
@@ -81,7 +206,7 @@ func nastyTree(b *box, n int) {
 
 // R209–R212, C22, T147: what ripgrep finds by the command line that we give it is what the native engine finds, byte for byte.
 func TestRipgrepFindsTheSame(t *testing.T) {
-	rg := ripgrep(t)
+	rg := rgPath(t)
 	n := 800
 	if os.Getenv("STOCKADE_SOAK") != "" {
 		n = 20000
@@ -89,7 +214,7 @@ func TestRipgrepFindsTheSame(t *testing.T) {
 	b := newFastBox(t, file.Caps{})
 	nastyTree(b, n)
 	other := &box{t: t, dir: b.dir, blobs: map[string][]byte{}}
-	other.open(file.Caps{}, func(c *Config) { c.Ripgrep = rg })
+	other.open(file.Caps{Roots: []string{"/work"}}, through(t, rg))
 	asks := []file.Grep{
 		{Pattern: "foo"}, {Pattern: "foo", CaseInsensitive: true}, {Pattern: "kelvin", CaseInsensitive: true}, {Pattern: "SHARP", CaseInsensitive: true},
 		{Pattern: "."}, {Pattern: "^"}, {Pattern: "$"}, {Pattern: "^foo$"}, {Pattern: "^$"}, {Pattern: "x*"}, {Pattern: `\bfoo\b`}, {Pattern: `\w+\s\w+`},
@@ -110,8 +235,10 @@ func TestRipgrepFindsTheSame(t *testing.T) {
 			if a != z || native.Outcome.Status != rg.Outcome.Status || *native.MatchCount != *rg.MatchCount || native.Truncated != rg.Truncated {
 				t.Errorf("%+v: native %d bytes, %d matches; %s %d bytes, %d matches\n%s", ask, len(a), *native.MatchCount, rg.Backend, len(z), *rg.MatchCount, firstDifference(a, z))
 			}
-			if rg.Backend == "ripgrep" {
+			if rg.Backend == "ripgrep" && rg.Reason == "provided" {
 				fast++
+			} else if rg.Reason == "" || native.Backend != "native" || native.Reason != "" {
+				t.Errorf("%+v: %s %q, %s %q", ask, native.Backend, native.Reason, rg.Backend, rg.Reason)
 			}
 			if strings.Contains(a, "canary") {
 				t.Errorf("%+v has followed a link", ask)
@@ -273,7 +400,7 @@ func TestGlobFindsTheSameAsDoublestar(t *testing.T) {
 
 // Ignore files, against ripgrep's reading of them.
 func TestIgnoreFiles(t *testing.T) {
-	rg := ripgrep(t)
+	rg := rgPath(t)
 	b := newFastBox(t, file.Caps{})
 	for _, name := range []string{"a.log", "b.log", "keep.log", "x/a.log", "x/y/a.log", "x/keep.log", "build/a", "x/build/a", "src/build/z", "doc/a.txt", "doc/x/a.txt", "foo/bar/baz", "tmp", "x/tmp/q", "a b", "#c", "!d", "trail ", "abc/def/ghi", "abc/ghi"} {
 		b.file(name, "hit\n")
@@ -300,16 +427,15 @@ func TestIgnoreFiles(t *testing.T) {
 
 // The same in a tree that nobody made for the purpose: the sources of Go.
 func TestRipgrepFindsTheSameInSources(t *testing.T) {
-	rg := ripgrep(t)
+	rg := rgPath(t)
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Skip("the go command is not here: ", err)
 	}
-	src := strings.TrimSpace(string(out)) + "/src"
-	b := &box{t: t, dir: src, blobs: map[string][]byte{}}
-	b.open(file.Caps{}, func(c *Config) { c.Workdir = "/" })
-	other := &box{t: t, dir: src, blobs: map[string][]byte{}}
-	other.open(file.Caps{}, func(c *Config) { c.Workdir, c.Ripgrep = "/", rg })
+	b := &box{t: t, dir: strings.TrimSpace(string(out)), blobs: map[string][]byte{}}
+	b.open(file.Caps{}, func(c *Config) { c.Workdir = "/src" })
+	other := &box{t: t, dir: b.dir, blobs: map[string][]byte{}}
+	other.open(file.Caps{}, through(t, rg), func(c *Config) { c.Workdir = "/src" })
 	limit := int64(100_000_000)
 	for _, ask := range []file.Grep{
 		{Pattern: "ErrNoProgress", Before: 2, After: 2}, {Pattern: "errbadpattern", CaseInsensitive: true}, {Pattern: `func \(\w+ \*?\w+\) Read\(`, GlobFilter: "*.go"},

@@ -42,8 +42,9 @@ type Config struct {
 	// Load gives the content of a blob. nil: there is none.
 	Load func(ref string) (io.ReadCloser, error)
 
-	// Ripgrep is the rg that grep may run, by absolute path; "" is the native engine. See [Tools.Ripgrep].
-	Ripgrep string
+	// Ripgrep says which files below an open directory may have a line that a pattern of ripgrep's language matches. What it says is not
+	// believed of any file, but that those which it leaves out have none. nil: the native engine finds that out itself.
+	Ripgrep func(ctx context.Context, dir int, pattern string) (names []string, err error)
 
 	hook   stage.Hook // of tests: steps that fail
 	walked bool       // of tests: without openat2

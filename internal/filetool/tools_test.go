@@ -22,6 +22,7 @@ type box struct {
 	t     testing.TB
 	dir   string
 	blobs map[string][]byte
+	named []string // by what stands in for ripgrep; nil is that it is gone
 }
 
 func newBox(t testing.TB, caps file.Caps, change ...func(*Config)) *box {

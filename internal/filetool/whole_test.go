@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -13,9 +14,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/filetool/ripgrep"
 	"github.com/stockade-dev/stockade/sandbox/file"
 )
 
@@ -145,6 +148,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("FILETOOL_STRANGER") != "" {
 		stranger()
 		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == "search" {
+		os.Exit(ripgrep.Serve())
 	}
 	os.Exit(m.Run())
 }
@@ -469,5 +475,91 @@ func TestRemovalGoesIntoNoLink(t *testing.T) {
 	o := b.do(file.Request{Op: file.OpRemove, Remove: &file.Remove{Target: at("d"), Recursive: true}}).Change
 	if o.Status == file.OK || b.content("/canary/f") != "canary" || b.content("moved/f") != "1" {
 		t.Errorf("%+v, canary %q", o, b.content("/canary/f"))
+	}
+}
+
+// T137: what others plant in a sticky directory that everybody may write to, on a machine whose fs.protected_* are 0 (those of this one are logged): no
+// tool follows their links out, waits for their FIFO, writes into their file, or takes over what a hard link shares.
+func TestStickyDirectory(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("takes root, to be two users")
+	}
+	for _, name := range []string{"symlinks", "fifos", "hardlinks", "regular"} {
+		is, err := os.ReadFile("/proc/sys/fs/protected_" + name)
+		t.Logf("protected_%s is %s (%v)", name, strings.TrimSpace(string(is)), err)
+	}
+	b := newBox(t, file.Caps{Roots: []string{"/work"}, FollowSymlinks: file.FollowWithin})
+	const stranger = 54321
+	b.file("/canary", "canary\n")
+	dir := b.at(".")
+	if err := os.Chmod(dir, 0o1777); err != nil {
+		t.Fatal(err)
+	}
+	plant := map[string]func(at string) error{
+		"link":     func(at string) error { return os.Symlink("../canary", at) },
+		"dangling": func(at string) error { return os.Symlink("../made", at) },
+		"fifo":     func(at string) error { return unix.Mkfifo(at, 0o666) },
+		"file":     func(at string) error { return os.WriteFile(at, []byte("theirs\n"), 0o666) },
+		"hardlink": func(at string) error { return os.Link(b.at("/canary"), at) },
+	}
+	for kind, plant := range plant {
+		for _, tool := range []string{"read", "write", "create", "edit", "patch", "grep", "stat"} {
+			name := kind + "-" + tool
+			if err := plant(b.at(name)); err != nil {
+				t.Fatal(err)
+			}
+			if kind != "hardlink" { // whose owner is the canary's
+				if err := os.Lchown(b.at(name), stranger, stranger); err != nil {
+					t.Fatal(err)
+				}
+			}
+			theirs, _ := os.OpenFile(b.at(name), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0) // the stranger keeps his file open
+			began := time.Now()
+			var res *file.Result
+			switch tool {
+			case "read":
+				res = b.do(file.Request{Op: file.OpRead, Read: &file.Read{Target: at(name)}})
+			case "write":
+				res = b.do(file.Request{Op: file.OpWrite, Write: &file.Write{Target: at(name), Content: text("secret\n")}})
+			case "create":
+				res = b.do(file.Request{Op: file.OpWrite, Write: &file.Write{Target: at(name), Content: text("secret\n"), Mode: "create_new"}})
+				if kind != "dangling" && res.Outcome().Status == file.OK {
+					t.Errorf("%s: what was there was created", name)
+				}
+			case "edit":
+				res = b.do(file.Request{Op: file.OpEdit, Edit: &file.Edit{Target: at(name), OldString: "theirs", NewString: "secret"}})
+			case "patch":
+				res = b.do(file.Request{Op: file.OpPatch, Patch: &file.Patch{Patch: file.PatchText{InlineText: &file.InlineText{
+					Text: "*** Begin Patch\n*** Update File: " + name + "\n@@\n-canary\n+secret\n*** End Patch\n"}}}})
+			case "grep":
+				res = b.do(file.Request{Op: file.OpGrep, Grep: &file.Grep{Target: at(name), Pattern: "."}})
+			case "stat":
+				res = b.do(file.Request{Op: file.OpStat, Stat: &file.Stat{Target: at(name)}})
+			}
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("%s took %v", name, took)
+			}
+			if kind != "hardlink" && strings.Contains(fmt.Sprint(shownOf(res)), "canary") {
+				t.Errorf("%s shows the canary: %+v", name, res.Outcome())
+			}
+			if kind == "link" || kind == "dangling" {
+				if status := res.Outcome().Status; status != file.Forbidden {
+					t.Errorf("%s: %s, want it forbidden: it leads out of the root", name, status)
+				}
+			}
+			if theirs != nil {
+				got, _ := io.ReadAll(theirs)
+				if strings.Contains(string(got), "secret") {
+					t.Errorf("%s: the stranger reads %q", name, got)
+				}
+				theirs.Close()
+			}
+			if got, err := os.ReadFile(b.at("/canary")); err != nil || string(got) != "canary\n" {
+				t.Fatalf("%s: the canary is %q (%v)", name, got, err)
+			}
+			if _, err := os.Lstat(b.at("/made")); err == nil {
+				t.Fatalf("%s made something outside", name)
+			}
+		}
 	}
 }

@@ -24,7 +24,7 @@ func ServeFiles(socket *os.File, dir string) (ended <-chan int, err error) {
 	out := make(chan int, 1)
 	go func() {
 		defer root.Close()
-		status := files.Serve(fd, func(c files.Config, store *files.Store) (files.Tools, error) {
+		status := files.Serve(fd, func(c files.Config, _ *os.File, store *files.Store) (files.Tools, error) {
 			return filetool.Open(filetool.Config{Root: root, Workdir: c.Workdir, Caps: c.Caps, Store: store.Put, Load: store.Get})
 		})
 		unix.Close(fd)

@@ -273,8 +273,9 @@ type GrepResult struct {
 	Overflow   *Overflow `json:"overflow,omitzero"`
 	MatchCount *int64    `json:"match_count,omitzero"` // before max_results
 	Truncated  bool      `json:"truncated,omitzero"`
-	Files      int64     `json:"files_scanned,omitzero"`
-	Backend    string    `json:"backend,omitempty"` // "native" or "ripgrep"
+	Files      int64     `json:"files_scanned,omitzero"`   // that the worker itself has looked at
+	Backend    string    `json:"backend,omitempty"`        // "native" or "ripgrep"
+	Reason     string    `json:"backend_reason,omitempty"` // why that one; absent where only the native one is there
 	Summary    string    `json:"summary_text,omitempty"`
 }
 

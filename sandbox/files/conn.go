@@ -50,8 +50,9 @@ type reply struct {
 	fds  []int
 }
 
-// Open begins the conversation on our end of a Pair, which the Conn owns from now on, whatever comes of it.
-func Open(ctx context.Context, ours *os.File, c Config) (*Conn, error) {
+// Open begins the conversation on our end of a Pair, which the Conn owns from now on, whatever comes of it. program is the ripgrep that the
+// worker may have run; nil is none. It stays the caller's.
+func Open(ctx context.Context, ours *os.File, c Config, program *os.File) (*Conn, error) {
 	socket, err := packet.NewConn(ours)
 	if err != nil {
 		ours.Close()
@@ -59,7 +60,11 @@ func Open(ctx context.Context, ours *os.File, c Config) (*Conn, error) {
 	}
 	conn := &Conn{socket: socket, gone: make(chan struct{}), calls: map[uint64]chan reply{}}
 	go conn.receive()
-	r, err := conn.ask(ctx, kindBegin, begin{version, c})
+	var given []*os.File
+	if program != nil {
+		given = append(given, program)
+	}
+	r, err := conn.ask(ctx, kindBegin, begin{version, c}, given...)
 	if err == nil {
 		packet.CloseAll(r.fds)
 		switch r.kind {

@@ -31,13 +31,13 @@ func worker(t *testing.T, c Config) (*Conn, string, <-chan int) {
 	go func() {
 		root, _ := os.Open(dir)
 		defer root.Close()
-		status := Serve(int(theirs.Fd()), func(c Config, s *Store) (Tools, error) {
+		status := Serve(int(theirs.Fd()), func(c Config, _ *os.File, s *Store) (Tools, error) {
 			return filetool.Open(filetool.Config{Root: root, Workdir: c.Workdir, Caps: c.Caps, Store: s.Put, Load: s.Get})
 		})
 		theirs.Close()
 		ended <- status
 	}()
-	conn, err := Open(t.Context(), ours, c)
+	conn, err := Open(t.Context(), ours, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,9 +117,9 @@ func TestRules(t *testing.T) {
 		t.Errorf("%+v %v", res, err)
 	}
 	ours, theirs, _ := Pair()
-	go Serve(int(theirs.Fd()), func(Config, *Store) (Tools, error) { return nil, errors.New("no such place") })
+	go Serve(int(theirs.Fd()), func(Config, *os.File, *Store) (Tools, error) { return nil, errors.New("no such place") })
 	defer theirs.Close()
-	if _, err := Open(t.Context(), ours, Config{}); err == nil || !strings.Contains(err.Error(), "no such place") {
+	if _, err := Open(t.Context(), ours, Config{}, nil); err == nil || !strings.Contains(err.Error(), "no such place") {
 		t.Error(err)
 	}
 }
@@ -141,8 +141,10 @@ func TestWhoGivesUpIsNotWaitedFor(t *testing.T) {
 	ours, theirs, _ := Pair()
 	tools := slow{make(chan struct{}, 1)}
 	ended := make(chan int, 1)
-	go func() { ended <- Serve(int(theirs.Fd()), func(Config, *Store) (Tools, error) { return tools, nil }) }()
-	conn, err := Open(t.Context(), ours, Config{})
+	go func() {
+		ended <- Serve(int(theirs.Fd()), func(Config, *os.File, *Store) (Tools, error) { return tools, nil })
+	}()
+	conn, err := Open(t.Context(), ours, Config{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +205,7 @@ func TestALyingWorker(t *testing.T) {
 			buf.Receive(int(theirs.Fd()))
 			theirs.Close()
 		}()
-		conn, err := Open(t.Context(), ours, Config{})
+		conn, err := Open(t.Context(), ours, Config{}, nil)
 		if err != nil {
 			t.Fatal(name, err)
 		}

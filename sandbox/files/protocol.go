@@ -27,7 +27,7 @@ import (
 // The two talk over a SOCK_SEQPACKET socket pair. Every message carries the call that it belongs to.
 //
 //	supervisor                                  worker
-//	  │  begin 0 {version, workdir, caps, …}      │  once, first
+//	  │  begin 0 {version, workdir, caps, …}      │  once, first; with the operator's ripgrep, if there is one
 //	  ├──────────────────────────────────────────▶│
 //	  │◀───────────────────── ready 0 │ failed 0 ─┤
 //	  │                                           │

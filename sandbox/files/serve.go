@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -126,8 +127,11 @@ type server struct {
 	under   sync.WaitGroup
 }
 
+// Opener makes the tools that a worker serves. program is the ripgrep that it was given, and its to close; nil is none.
+type Opener func(c Config, program *os.File, store *Store) (Tools, error)
+
 // Serve is the life of a worker: it answers on the socket until the supervisor closes it, and returns the exit status.
-func Serve(fd int, open func(Config, *Store) (Tools, error)) int {
+func Serve(fd int, open Opener) int {
 	s := &server{fd: fd, store: newStore(), turns: make(chan struct{}, atOnce), looks: make(chan struct{}, looksAtOnce), cancels: map[uint64]context.CancelFunc{}}
 	buf := new(packet.Buffer)
 	for first := true; ; first = false {
@@ -165,18 +169,23 @@ func (s *server) end(status int) int {
 }
 
 // message owns fds. An error ends the worker.
-func (s *server) message(kind byte, call uint64, body []byte, fds []int, open func(Config, *Store) (Tools, error)) (err error) {
+func (s *server) message(kind byte, call uint64, body []byte, fds []int, open Opener) (err error) {
 	switch kind {
 	case kindBegin:
-		packet.CloseAll(fds)
 		var b begin
-		if err := decode(body, &b); err != nil {
-			return err
+		if err := decode(body, &b); err != nil || len(fds) > 1 {
+			packet.CloseAll(fds)
+			return cmp.Or(err, errMalformed)
 		}
 		if b.Version != version {
+			packet.CloseAll(fds)
 			return s.send(kindFailed, call, failure{"it speaks another version"}, nil)
 		}
-		if s.tools, err = open(b.Config, s.store); err != nil {
+		var program *os.File
+		if len(fds) == 1 {
+			program = os.NewFile(uintptr(fds[0]), "ripgrep")
+		}
+		if s.tools, err = open(b.Config, program, s.store); err != nil {
 			return s.send(kindFailed, call, failure{err.Error()}, nil)
 		}
 		return s.send(kindReady, call, struct{}{}, nil)

@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
 // The commands of the page about streams, as a reader would type them one after the other, get
@@ -49,28 +47,27 @@ func TestStreamsPage(t *testing.T) {
 	for _, k := range kinds {
 		said[string(k[1])] = true
 	}
-	for _, kind := range regexp.MustCompile(`\w+`).FindAllString(comment(t, "Kind "), -1) {
+	for _, kind := range eventKinds(t) {
 		if !said[kind] {
 			t.Errorf("the page does not say what %s is", kind)
 		}
 	}
 }
 
-// comment returns what api.Event says of the values of a member.
-func comment(t *testing.T, member string) string {
+// eventKinds are all that an api.Event can be.
+func eventKinds(t *testing.T) (kinds []string) {
 	t.Helper()
 	source, err := os.ReadFile("../api/frame.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, event, _ := strings.Cut(string(source), "type Event struct {")
-	_, line, _ := strings.Cut(event, member)
-	line, _, _ = strings.Cut(line, "\n")
-	_, text, ok := strings.Cut(line, "// ")
-	if !ok {
-		t.Fatalf("%T has no comment on %s", api.Event{}, member)
+	for _, m := range regexp.MustCompile(`(?m)^\tEvent\w+ +EventKind = "(\w+)"`).FindAllSubmatch(source, -1) {
+		kinds = append(kinds, string(m[1]))
 	}
-	return text
+	if len(kinds) < 7 {
+		t.Fatalf("only %v", kinds)
+	}
+	return kinds
 }
 
 // shaped reports whether the parts of shape between its dots occur in text, in order; the first

@@ -150,7 +150,7 @@ func TestMCPFiles(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	r := h.does(editor, arguments{"command": "create", "path": "a.txt", "file_text": "x"})
-	if allowed, _ := r.data["allowed"].(map[string]any); !r.err || r.data["error_code"] != "path_not_allowed" || allowed["fs.write_roots"] == nil || !strings.Contains(r.text, `allowed: fs.write_roots = ["/tmp/src/"]`) {
+	if allowed, _ := r.data["allowed"].(map[string]any); !r.err || r.data["error_code"] != "path_not_allowed" || allowed["fs.write_roots"] == nil || !strings.Contains(r.text, `allowed: fs.write_roots = ["/tmp/src/","/memories/"]`) {
 		t.Errorf("%+v", r)
 	}
 	r = h.does("exec", arguments{"argv": []string{"forbidden"}})

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -22,10 +23,12 @@ import (
 	"github.com/stockade-dev/stockade/supervisor/tools"
 )
 
-// judging is a policy that says no to what has the word forbidden in it.
+// judging is a policy that says no to what has the word forbidden in it, and lets tools write to /memories.
 func judging(t testing.TB) func(*supervisor.Config) {
 	t.Helper()
 	files := maps.Clone(policy)
+	open := bytes.Replace(policy["open.rego"].Data, []byte(`"write_roots": ["/tmp/src/"]`), []byte(`"write_roots": ["/tmp/src/", "/memories/"]`), 1)
+	files["open.rego"] = &fstest.MapFile{Data: open}
 	for name, what := range map[string]string{
 		"exec":   "some word in input.request.exec.argv",
 		"fs":     `some word in [json.marshal(input.request.file)]`,
@@ -162,6 +165,9 @@ func TestTools(t *testing.T) {
 					}
 				}
 			}
+			if err := os.MkdirAll(filepath.Join(b.fake.files, "memories/old"), 0o777); err != nil {
+				t.Fatal(err)
+			}
 			for i, row := range toolRows {
 				if row.profile != profile {
 					continue
@@ -232,7 +238,7 @@ func seen(profile string) map[string]struct{ cuts bool } {
 	}
 	out := map[string]struct{ cuts bool }{}
 	for _, t := range p.Tools {
-		changes := slices.Contains([]string{"apply_patch", "write_file", "replace"}, t.Name)
+		changes := slices.Contains([]string{"apply_patch", "write_file", "replace", "memory"}, t.Name)
 		out[t.Name] = struct{ cuts bool }{!changes}
 	}
 	return out
@@ -279,7 +285,7 @@ var toolRows = []toolRow{
 	{"openai", "apply_patch", "does", `{"input":"*** Begin Patch\n*** Update File: src/a.go\n@@\n-func A() {}\n+func B() {}\n*** End Patch\n"}`, "", "Success. Updated the following files:\nM ", true},
 	{"openai", "apply_patch", "denied", `{"input":"*** Begin Patch\n*** Add File: src/forbidden\n+x\n*** End Patch\n"}`, "house_rule", "", true},
 	{"openai", "apply_patch", "fails", `{"input":"*** Begin Patch\n*** Update File: src/a.go\n@@\n-func Z() {}\n+func B() {}\n*** End Patch\n"}`, "hunk_rejected", "expected:\n      func Z() {}", true},
-	{"openai", "apply_patch", "fails", `{"input":"*** Begin Patch\n*** Add File: elsewhere\n+x\n*** End Patch\n"}`, "path_forbidden", `fs.write_roots = ["/tmp/src/"]`, true},
+	{"openai", "apply_patch", "fails", `{"input":"*** Begin Patch\n*** Add File: elsewhere\n+x\n*** End Patch\n"}`, "path_forbidden", `fs.write_roots = ["/tmp/src/","/memories/"]`, true},
 	{"openai", "apply_patch", "fails", `{"input":"no patch"}`, "patch_parse_error", "", true},
 	{"openai", "read_file", "does", `{"file_path":"src/b.txt","offset":2,"limit":2}`, "", "L2: two\nL3: two\n", true},
 	{"openai", "read_file", "denied", `{"file_path":"src/forbidden"}`, "house_rule", "", true},
@@ -289,7 +295,7 @@ var toolRows = []toolRow{
 	{"openai", "write_file", "does", `{"file_path":"src/new/c.txt","content":"x"}`, "", "Created src/new/c.txt.", true},
 	{"openai", "write_file", "does", `{"file_path":"src/b.txt","content":"x"}`, "", "Overwrote src/b.txt.", true},
 	{"openai", "write_file", "denied", `{"file_path":"src/b.txt","content":"forbidden"}`, "house_rule", "", true},
-	{"openai", "write_file", "fails", `{"file_path":"b.txt","content":"x"}`, "path_not_allowed", `allowed: fs.write_roots = ["/tmp/src/"]`, true},
+	{"openai", "write_file", "fails", `{"file_path":"b.txt","content":"x"}`, "path_not_allowed", `allowed: fs.write_roots = ["/tmp/src/","/memories/"]`, true},
 	{"openai", "list_dir", "does", `{"dir_path":"src"}`, "", "a.go\nb.txt\nlong.txt\n", true},
 	{"openai", "list_dir", "denied", `{"dir_path":"forbidden"}`, "house_rule", "", true},
 	{"openai", "list_dir", "fails", `{"dir_path":"src/a.go"}`, "not_directory", "", true},
@@ -308,6 +314,7 @@ var toolRows = []toolRow{
 	{"codex", "exec_command", "does", `{"cmd":"echo out; exit 3","login":false}`, "", "Process exited with code 3\nOutput:\nout\n", true},
 	{"codex", "exec_command", "denied", `{"cmd":"forbidden"}`, "house_rule", "", true},
 	{"codex", "exec_command", "fails", `{"cmd":"id","sandbox_permissions":"require_escalated","justification":"please"}`, "escalation_not_allowed", "", false},
+	{"codex", "exec_command", "fails", `{"cmd":"id","sandbox_permissions":"with_additional_permissions","additional_permissions":{"network":{"enabled":true}}}`, "escalation_not_allowed", "", false},
 	{"codex", "exec_command", "fails", `{"cmd":"id","sandbox_permissions":"all"}`, "invalid_params", "use_default, require_escalated", false},
 	{"codex", "exec_command", "cut", `{"cmd":"` + flood + `","max_output_tokens":100}`, "", "bytes left out", true},
 	{"codex", "write_stdin", "fails", `{"session_id":12345,"chars":"x"}`, "exec_not_found", "12345", false},
@@ -365,6 +372,23 @@ var toolRows = []toolRow{
 	{"anthropic", "str_replace_based_edit_tool", "fails", `{"command":"undo_edit","path":"src/b.txt"}`, "invalid_params", "view, create, str_replace, insert", false},
 	{"anthropic", "str_replace_based_edit_tool", "fails", `{"command":"create","path":"top.txt","file_text":"x"}`, "path_not_allowed", "fs.write_roots", true},
 	{"anthropic", "str_replace_based_edit_tool", "cut", `{"command":"view","path":"src/long.txt"}`, "", "-1] goes on", true},
+	{"anthropic", "memory", "does", `{"command":"create","path":"/memories/plan/a.txt","file_text":"one\ntwo\n"}`, "", "File created successfully at: /memories/plan/a.txt", true},
+	{"anthropic", "memory", "fails", `{"command":"create","path":"/memories/plan/a.txt","file_text":"three\n"}`, "file_exists", "", true},
+	{"anthropic", "memory", "does", `{"command":"str_replace","path":"/memories/plan/a.txt","old_str":"two","new_str":"2"}`, "", "has been edited", true},
+	{"anthropic", "memory", "does", `{"command":"insert","path":"/memories/plan/a.txt","insert_line":1,"insert_text":"between\n"}`, "", "behind line 1", true},
+	{"anthropic", "memory", "does", `{"command":"rename","old_path":"/memories/plan/a.txt","new_path":"/memories/b.txt"}`, "", "Successfully renamed /memories/plan/a.txt to /memories/b.txt", true},
+	{"anthropic", "memory", "does", `{"command":"view","path":"/memories/b.txt","view_range":[2,3]}`, "", "     2\tbetween\n     3\t2\n", true},
+	{"anthropic", "memory", "does", `{"command":"delete","path":"/memories/plan"}`, "", "Successfully deleted /memories/plan", true},
+	{"anthropic", "memory", "does", `{"command":"view","path":"/memories"}`, "", "The names in /memories:\nb.txt\nold/\n", true},
+	{"anthropic", "memory", "denied", `{"command":"create","path":"/memories/c.txt","file_text":"forbidden"}`, "house_rule", "", true},
+	{"anthropic", "memory", "fails", `{"command":"rename","old_path":"/memories/b.txt","new_path":"/memories/old"}`, "file_exists", "", true},
+	{"anthropic", "memory", "fails", `{"command":"view","path":"/memories/plan/a.txt"}`, "path_not_found", "File not found.", true},
+	{"anthropic", "memory", "fails", `{"command":"view","path":"/memories/../tmp/src/b.txt"}`, "invalid_params", "path is not below /memories", false},
+	{"anthropic", "memory", "fails", `{"command":"delete","path":"/memories-evil"}`, "invalid_params", "path is not below /memories", false},
+	{"anthropic", "memory", "fails", `{"command":"delete","path":"/memories/"}`, "invalid_params", "itself stays", false},
+	{"anthropic", "memory", "fails", `{"command":"rename","old_path":"/memories/b.txt","new_path":"/tmp/src/b.txt"}`, "invalid_params", "new_path is not below /memories", false},
+	{"anthropic", "memory", "fails", `{"command":"view"}`, "invalid_params", "view needs path", false},
+	{"anthropic", "memory", "fails", `{"command":"delete","path":"/memories/b.txt","file_text":"x"}`, "invalid_params", "belongs to create", false},
 	{"anthropic", "glob", "does", `{"pattern":"**/*.go"}`, "", "src/a.go", true},
 	{"anthropic", "glob", "denied", `{"pattern":"x","path":"forbidden"}`, "house_rule", "", true},
 	{"anthropic", "glob", "cut", `{"pattern":"*","path":"many"}`, "", "1100 files in all", true},
@@ -386,6 +410,16 @@ var toolRows = []toolRow{
 	{"gemini", "read_file", "fails", `{"file_path":"nothing"}`, "path_not_found", "File not found.", true},
 	{"gemini", "read_file", "fails", `{"file_path":"src/b.txt","start_line":3,"end_line":2}`, "invalid_params", "", false},
 	{"gemini", "read_file", "cut", `{"file_path":"src/long.txt"}`, "", "start_line 2501 goes on", true},
+	{"gemini", "run_shell_command", "fails", `{"command":"id","additional_permissions":{"network":true}}`, "escalation_not_allowed", "", false},
+	{"gemini", "read_many_files", "does", `{"include":["SRC/*.go","src/b.txt"]}`, "", "--- src/a.go ---\n\npackage a\n\nfunc A() {}\n\n\n--- src/b.txt ---\n\none\ntwo\ntwo\n\n\n\n--- End of content ---", true},
+	{"gemini", "read_many_files", "does", `{"paths":["src"],"exclude":["**/long*"],"recursive":false}`, "", "two\n\n\n\n--- End of content ---", true},
+	{"gemini", "read_many_files", "does", `{"include":["src/*.none"]}`, "", "No files matching the criteria were found", true},
+	{"gemini", "read_many_files", "denied", `{"include":["forbidden"]}`, "house_rule", "", true},
+	{"gemini", "read_many_files", "fails", `{"include":["["]}`, "invalid_pattern", "", true},
+	{"gemini", "read_many_files", "fails", `{"include":["src/*"],"exclude":["["]}`, "invalid_pattern", "", false},
+	{"gemini", "read_many_files", "fails", `{"exclude":["src"]}`, "invalid_params", "include names no files", false},
+	{"gemini", "read_many_files", "cut", `{"include":["src"]}`, "", "[truncated: src/long.txt has 320000 bytes]", true},
+	{"gemini", "read_many_files", "cut", `{"include":["many"]}`, "", "for want of room", true},
 	{"gemini", "write_file", "does", `{"file_path":"src/x/y","content":""}`, "", "Successfully created", true},
 	{"gemini", "write_file", "denied", `{"file_path":"src/forbidden","content":""}`, "house_rule", "", true},
 	{"gemini", "write_file", "fails", `{"file_path":"src","content":""}`, "is_directory", "", true},

@@ -100,11 +100,11 @@ const (
 	stackText = 16 << 10
 )
 
-// NewLog returns a log whose lines pass r. form is "text" or "json".
+// NewLog returns a log whose lines pass r. form is "text", which "" stands for, or "json".
 func NewLog(w io.Writer, level slog.Leveler, form string, r *Redactor) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: r.attr}
 	switch form {
-	case "text":
+	case "", "text":
 		return slog.New(slog.NewTextHandler(w, options)), nil
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, options)), nil

@@ -2,7 +2,10 @@ package tools
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/stockade-dev/stockade/sandbox/file"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -11,21 +14,41 @@ import (
 // The tools that Anthropic's models know: a shell that stays, and the text editor, both by the provider's own definitions; glob
 // and grep as its command line has them.
 
-// editorCommands are the commands of the text editor, with what each needs of the arguments.
-var editorCommands = map[string]struct {
+// subcommand is one of those that a tool does by the word in its argument command, with what it needs of the others.
+type subcommand struct {
 	needs []string
 	do    func(*run, values) *Answer
-}{
+}
+
+// byCommand is a tool of subcommands. An argument that belongs to another one would be taken for what it is not.
+func byCommand(commands map[string]subcommand, of map[string][]string) func(*run, values) *Answer {
+	return func(r *run, v values) *Answer {
+		invalid := func(why string) *Answer {
+			return r.failed(failure{status: "error", code: api.CodeInvalidParams, message: why})
+		}
+		name := v.text("command")
+		for _, need := range commands[name].needs {
+			if !v.has(need) {
+				return invalid(name + " needs " + need)
+			}
+		}
+		for _, arg := range slices.Sorted(maps.Keys(of)) {
+			if v.has(arg) && !slices.Contains(of[arg], name) {
+				return invalid(arg + " belongs to " + strings.Join(of[arg], " and ") + ", not to " + name)
+			}
+		}
+		return commands[name].do(r, v)
+	}
+}
+
+// editorCommands are the commands of the text editor.
+var editorCommands = map[string]subcommand{
 	"view": {nil, editorView},
 	"create": {[]string{"file_text"}, func(r *run, v values) *Answer {
 		return r.put(file.Write{Target: at(v.text("path")), Content: inline(v.text("file_text")), CreateParents: true},
 			func(bool) string { return "File created successfully at: " + v.text("path") })
 	}},
-	"str_replace": {[]string{"old_str"}, func(r *run, v values) *Answer {
-		return r.edit(file.Edit{Target: at(v.text("path")), OldString: v.text("old_str"), NewString: v.text("new_str"), ExactOnly: true}, func(e *file.EditResult) string {
-			return fmt.Sprintf("The file %s has been edited. %s", v.text("path"), e.Summary)
-		})
-	}},
+	"str_replace": {[]string{"old_str"}, replaceExactly},
 	"insert": {[]string{"insert_line"}, func(r *run, v values) *Answer {
 		// Models say insert_text where the provider's documents have had new_str.
 		if v.has("insert_text") == v.has("new_str") {
@@ -35,9 +58,16 @@ var editorCommands = map[string]struct {
 	}},
 }
 
-// editorArgs are which of the arguments belong to which command: another would be taken for what it is not.
-var editorArgs = map[string]string{
-	"view_range": "view", "file_text": "create", "old_str": "str_replace", "insert_line": "insert", "insert_text": "insert",
+// replaceExactly replaces the text that a model was shown, and no other like it.
+func replaceExactly(r *run, v values) *Answer {
+	return r.edit(file.Edit{Target: at(v.text("path")), OldString: v.text("old_str"), NewString: v.text("new_str"), ExactOnly: true}, func(e *file.EditResult) string {
+		return fmt.Sprintf("The file %s has been edited. %s", v.text("path"), e.Summary)
+	})
+}
+
+// editorArgs are which of the arguments belong to which command.
+var editorArgs = map[string][]string{
+	"view_range": {"view"}, "file_text": {"create"}, "old_str": {"str_replace"}, "insert_line": {"insert"}, "insert_text": {"insert"},
 }
 
 var anthropic = Profile{
@@ -75,21 +105,25 @@ var anthropic = Profile{
 				{Name: "insert_line", Kind: Number, Min: 0, Max: math.MaxInt32, Text: "Of insert: the line behind which the text goes; 0 is the beginning."},
 				{Name: "insert_text", Text: "Of insert: the text."},
 			},
-			do: func(r *run, v values) *Answer {
-				name := v.text("command")
-				row := editorCommands[name]
-				for _, need := range row.needs {
-					if !v.has(need) {
-						return r.failed(failure{status: "error", code: api.CodeInvalidParams, message: name + " needs " + need})
-					}
-				}
-				for arg, of := range editorArgs {
-					if v.has(arg) && of != name {
-						return r.failed(failure{status: "error", code: api.CodeInvalidParams, message: arg + " belongs to " + of + ", not to " + name})
-					}
-				}
-				return row.do(r, v)
+			do: byCommand(editorCommands, editorArgs),
+		},
+		{
+			Name: "memory", Text: "View, create and edit files below /memories, which are there in later conversations.", Destructive: true,
+			Native: map[string]any{"type": "memory_20250818", "name": "memory"},
+			Ops:    []api.Op{api.OpFileRead, api.OpFileList, api.OpFileWrite, api.OpFileEdit, api.OpFileRemove, api.OpFileMove},
+			Args: []Arg{
+				{Name: "command", Required: true, OneOf: []string{"view", "create", "str_replace", "insert", "delete", "rename"}, Text: "What to do."},
+				{Name: "path", Text: "Path below /memories; of a directory for view and delete as well."},
+				{Name: "view_range", Kind: Numbers, Count: 2, Text: "Of view: the first and the last line, from 1; -1 is the end."},
+				{Name: "file_text", Text: "Of create: all that the file is to have."},
+				{Name: "old_str", Text: "Of str_replace: the text to be replaced, exactly, which is in the file once."},
+				{Name: "new_str", Text: "Of str_replace: what takes its place; nothing deletes it."},
+				{Name: "insert_line", Kind: Number, Min: 0, Max: math.MaxInt32, Text: "Of insert: the line behind which the text goes; 0 is the beginning."},
+				{Name: "insert_text", Text: "Of insert: the text."},
+				{Name: "old_path", Text: "Of rename: what is to be renamed."},
+				{Name: "new_path", Text: "Of rename: its new path, at which nothing is yet."},
 			},
+			do: byCommand(memoryCommands, memoryArgs),
 		},
 		{
 			Name: "glob", Text: "Find files whose paths match a pattern (** is any depth), newest first.", Ops: []api.Op{api.OpFileGlob}, ReadOnly: true, Idempotent: true,

@@ -25,6 +25,7 @@ const (
 	Flag
 	Texts
 	Numbers
+	Object // of whatever members
 )
 
 // Arg is one argument of a tool. The schema that a model is given and the check of what it sends are both made of
@@ -86,6 +87,8 @@ func (a Arg) describe(e document) {
 		}
 	case Flag:
 		e.text("type", "boolean")
+	case Object:
+		e.text("type", "object")
 	case Texts, Numbers:
 		e.text("type", "array")
 		e.open('{', "items")
@@ -257,6 +260,8 @@ func (a Arg) read(dec *jsontext.Decoder) (any, *api.Error) {
 		return s, nil
 	case Flag:
 		return raw.Kind() == 't', nil
+	case Object:
+		return raw.Clone(), nil
 	case Number:
 		n, ok := whole(raw)
 		switch {
@@ -294,11 +299,11 @@ func (a Arg) read(dec *jsontext.Decoder) (any, *api.Error) {
 }
 
 func (a Arg) json() jsontext.Kind {
-	return map[Kind]jsontext.Kind{Text: '"', Number: '0', Flag: 't', Texts: '[', Numbers: '['}[a.Kind]
+	return map[Kind]jsontext.Kind{Text: '"', Number: '0', Flag: 't', Texts: '[', Numbers: '[', Object: '{'}[a.Kind]
 }
 
 func (a Arg) noun() string {
-	return map[Kind]string{Text: "a string", Number: "a whole number", Flag: "true or false", Texts: "a list of strings", Numbers: "a list of whole numbers"}[a.Kind]
+	return map[Kind]string{Text: "a string", Number: "a whole number", Flag: "true or false", Texts: "a list of strings", Numbers: "a list of whole numbers", Object: "an object"}[a.Kind]
 }
 
 func text(raw jsontext.Value) (s, why string) {

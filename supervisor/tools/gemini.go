@@ -32,8 +32,12 @@ var gemini = Profile{
 				{Name: "description", Text: "What it is for, for a person."},
 				dirPath,
 				{Name: "is_background", Kind: Flag, Default: false, Text: "Let it go on, and return at once."},
+				{Name: "additional_permissions", Kind: Object, Text: "No call leaves the sandbox: it is refused."},
 			},
 			do: func(r *run, v values) *Answer {
+				if v.has("additional_permissions") {
+					return r.escalation()
+				}
 				c := command{exec: api.Exec{Argv: script("bash", "-c", v.text("command")), Cwd: v.text("dir_path")}, budget: r.call.Profile.Budget}
 				if v.flag("is_background") {
 					c.yield = backgroundYield
@@ -57,6 +61,17 @@ var gemini = Profile{
 				}
 				return r.read(show)
 			},
+		},
+		{
+			Name: "read_many_files", Text: "Read the files whose paths match patterns, one after the other.", Ops: []api.Op{api.OpFileGlob, api.OpFileRead}, ReadOnly: true, Idempotent: true,
+			Args: []Arg{
+				{Name: "include", Kind: Texts, Text: "Patterns of paths, such as src/**/*.go, or paths of files and directories."},
+				{Name: "paths", Kind: Texts, Text: "More of them, as older models name them."},
+				{Name: "exclude", Kind: Texts, Text: "Patterns of files to leave out."},
+				{Name: "recursive", Kind: Flag, Default: true, Text: "The path of a directory stands for all that is below it, not only for what is in it."},
+				{Name: "useDefaultExcludes", Kind: Flag, Default: true, Text: "Leave out what programs make and fetch, such as node_modules and build, and .env."},
+			},
+			do: (*run).readMany,
 		},
 		{
 			Name: "write_file", Text: "Write a file, in place of what is there.", Ops: []api.Op{api.OpFileWrite}, Destructive: true, Idempotent: true,

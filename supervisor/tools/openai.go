@@ -157,7 +157,8 @@ var codex = Profile{
 				{Name: "shell", Default: "bash", Text: "The shell to run it."},
 				{Name: "tty", Kind: Flag, Default: false, Text: "Keep stdin open for write_stdin. There is no terminal: stdin is a pipe."},
 				yieldMS, maxTokens, login,
-				{Name: "sandbox_permissions", OneOf: []string{"use_default", "require_escalated"}, Text: "No call leaves the sandbox: require_escalated is refused."},
+				{Name: "sandbox_permissions", OneOf: []string{"use_default", "require_escalated", "with_additional_permissions"}, Text: "No call leaves the sandbox: all but use_default is refused."},
+				{Name: "additional_permissions", Kind: Object, Text: "Of with_additional_permissions."},
 				{Name: "justification", Text: "Of require_escalated."},
 				{Name: "prefix_rule", Kind: Texts, Text: "Of require_escalated."},
 			},
@@ -194,8 +195,8 @@ func shellFlags(v values) string {
 }
 
 func execCommand(r *run, v values) *Answer {
-	if v.text("sandbox_permissions") == "require_escalated" {
-		return r.failed(failure{status: "denied", code: api.CodeEscalation, message: "no call leaves the sandbox, whatever its justification; policy decides what a session may"})
+	if asked := v.text("sandbox_permissions"); asked != "" && asked != "use_default" || v.has("additional_permissions") {
+		return r.escalation()
 	}
 	shell := v.text("shell")
 	if shell == "" {
@@ -208,6 +209,11 @@ func execCommand(r *run, v values) *Answer {
 	})
 	r.desk.hasTold(o.execID, o.cursor, o.running)
 	return r.answer(o, withSession)
+}
+
+// escalation is the answer to who asks for more than the session was granted.
+func (r *run) escalation() *Answer {
+	return r.failed(failure{status: "denied", code: api.CodeEscalation, message: "no call leaves the sandbox, whatever its justification; policy decides what a session may"})
 }
 
 // tokens is the budget of a call that says one.

@@ -89,13 +89,21 @@ func (p *Profile) Files() (list []Tool) {
 // Schema is the JSON Schema of the tool's arguments.
 func (t *Tool) Schema() jsontext.Value { return schema(t.Args) }
 
+// define is the tool as the provider's API takes it.
+func (p *Profile) define(t *Tool) jsontext.Value {
+	if t.Native != nil {
+		return must(t.Native)
+	}
+	return p.Wire.define(t)
+}
+
 // Catalogue is the profile as hosts read it.
 func (p *Profile) Catalogue() *api.ToolCatalogue {
 	c := &api.ToolCatalogue{Profile: p.Name, Tools: []api.Tool{}}
 	for i := range p.Tools {
 		t := &p.Tools[i]
 		c.Tools = append(c.Tools, api.Tool{
-			Name: t.Name, Description: t.Text, InputSchema: t.Schema(), Definition: p.Wire.define(t),
+			Name: t.Name, Description: t.Text, InputSchema: t.Schema(), Definition: p.define(t),
 			Operations: t.Ops, ReadOnly: t.ReadOnly, Destructive: t.Destructive, Idempotent: t.Idempotent,
 		})
 	}

@@ -9,7 +9,7 @@ import (
 
 // Wire is the form in which a provider defines tools, calls them, and is answered.
 type Wire struct {
-	define func(*Tool) jsontext.Value
+	define func(*Tool) jsontext.Value // of a tool that is a function with a schema
 	parse  func(jsontext.Value) (Invocation, *api.Error)
 	render func(Invocation, *Answer) any
 }
@@ -58,9 +58,6 @@ func checkID(id string) *api.Error {
 // responses is the form of OpenAI's Responses API, and of codex: function_call and custom_tool_call.
 var responses = Wire{
 	define: func(t *Tool) jsontext.Value {
-		if t.Native != nil {
-			return must(t.Native)
-		}
 		return must(struct {
 			Type        string         `json:"type"`
 			Name        string         `json:"name"`
@@ -109,9 +106,6 @@ var responses = Wire{
 // messages is the form of Anthropic's Messages API: tool_use and tool_result.
 var messages = Wire{
 	define: func(t *Tool) jsontext.Value {
-		if t.Native != nil {
-			return must(t.Native)
-		}
 		return must(struct {
 			Name        string         `json:"name"`
 			Description string         `json:"description"`

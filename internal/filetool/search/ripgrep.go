@@ -1,38 +1,25 @@
 package search
 
 import (
-	"bytes"
 	"fmt"
 	"regexp/syntax"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// Ripgrep gives the arguments with which ripgrep (13 or later), run in the directory that is searched, finds at least
-// the lines that the pattern matches, and the context around them. What it prints, [Results] brings to
-// the bytes of the native engine. ok is false for what only the native engine does.
+// Ripgrep is a pattern of ripgrep's language that matches in every file in which a line matches this one, and in few others. ok is
+// false where there is none.
 //
-// The two engines agree on no more than the shape of a pattern: \w, \d and (?i) are Unicode there and ASCII here, no
+// The two languages agree on no more than the shape of a pattern: \w, \d and (?i) are Unicode there and ASCII here, no
 // byte that is not UTF-8 matches a class there, and a carriage return is a part of the line. So the pattern is
-// written anew from its syntax tree, with every class spelled out, and a little wider where the languages differ; each
-// line that comes back is held against the original. Files are sorted and chosen as here: hidden ones and
-// those of ignore files included, no configuration, no decoding, binaries left at their first NUL.
-func (m *Matcher) Ripgrep() (args []string, ok bool) {
-	if m.Multiline {
-		return nil, false // it looks for NUL in the first 64 KiB only
-	}
+// written anew from its syntax tree, with every class spelled out, and a little wider where the languages differ.
+func (m *Matcher) Ripgrep() (pattern string, ok bool) {
 	var b strings.Builder
-	if !rust(&b, m.tree) {
-		return nil, false
+	if m.Multiline || !rust(&b, m.tree) {
+		return "", false
 	}
-	args = []string{"--no-config", "--no-ignore", "--hidden", "--no-messages", "--no-follow",
-		"--color=never", "--no-heading", "--with-filename", "--line-number", "--no-column", "--null",
-		"--sort=path", "--no-mmap", "--encoding=none", "--max-columns=0", "--no-trim", "--context-separator=",
-		"--before-context=" + strconv.Itoa(m.Before), "--after-context=" + strconv.Itoa(m.After),
-		"--regexp=" + b.String(), "--", "./"}
-	return args, true
+	return b.String(), true
 }
 
 // rust writes a pattern in the syntax of the regex crate; false when it cannot be.
@@ -137,92 +124,4 @@ func rustClass(b *strings.Builder, ranges []rune) bool {
 		b.WriteString("[" + class.String() + "]")
 	}
 	return true
-}
-
-// File is the answer of one file.
-type File struct {
-	Path  string // relative
-	Lines []Line
-	Count int64
-}
-
-// warning is what ripgrep prints behind the lines of a file in which it then found a NUL.
-const warning = ": WARNING: stopped searching binary file after match"
-
-// Results reads what ripgrep has printed. keep says which paths count.
-func (m *Matcher) Results(out []byte, keep func(path string) bool) ([]File, error) {
-	var files []File
-	var raw []rawLine
-	current := ""
-	flush := func(binary bool) {
-		if current != "" && !binary && keep(current) {
-			if f := m.settle(current, raw); f.Count > 0 {
-				files = append(files, f)
-			}
-		}
-		raw = nil
-	}
-	for len(out) > 0 {
-		if out[0] == '\n' { // between groups of context
-			out = out[1:]
-			continue
-		}
-		if rest, ok := bytes.CutPrefix(out, []byte("./"+current+warning)); ok && current != "" {
-			end := lineEnd(rest, 0)
-			flush(true)
-			current, out = "", rest[end:]
-			continue
-		}
-		zero := bytes.IndexByte(out, 0)
-		if zero < 0 {
-			return nil, fmt.Errorf("ripgrep: %.200q is no line of a result", out)
-		}
-		name := strings.TrimPrefix(string(out[:zero]), "./")
-		if name != current {
-			flush(false)
-			current = name
-		}
-		out = out[zero+1:]
-		digits := 0
-		for digits < len(out) && '0' <= out[digits] && out[digits] <= '9' {
-			digits++
-		}
-		number, err := strconv.ParseInt(string(out[:digits]), 10, 64)
-		if err != nil || digits == len(out) {
-			return nil, fmt.Errorf("ripgrep: %.200q has no line number", out)
-		}
-		end := lineEnd(out, digits)
-		raw = append(raw, rawLine{number, trim(out[digits+1 : end])})
-		out = out[end:]
-	}
-	flush(false)
-	return files, nil
-}
-
-type rawLine struct {
-	number int64
-	text   []byte
-}
-
-// settle holds the lines of one file against the pattern, and gives those that match their context.
-func (m *Matcher) settle(path string, raw []rawLine) File {
-	f := File{Path: path}
-	shown, until := 0, int64(-1) // index behind the last line given; number of the last line that is context of the one before
-	for i, l := range raw {
-		if m.PerFile > 0 && f.Count == m.PerFile || !m.re.Match(l.text) {
-			continue
-		}
-		f.Count++
-		for j := shown; j < i; j++ {
-			if n := raw[j].number; n <= until || n >= l.number-int64(m.Before) {
-				f.Lines = append(f.Lines, Line{Number: n, Text: Shorten(raw[j].text)})
-			}
-		}
-		f.Lines = append(f.Lines, Line{Number: l.number, Match: true, Text: Shorten(l.text)})
-		shown, until = i+1, l.number+int64(m.After)
-	}
-	for j := shown; f.Count > 0 && j < len(raw) && raw[j].number <= until; j++ {
-		f.Lines = append(f.Lines, Line{Number: raw[j].number, Text: Shorten(raw[j].text)})
-	}
-	return f
 }

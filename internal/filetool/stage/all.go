@@ -21,6 +21,10 @@ import (
 // whoever comes to one of the files by a path comes by the list too.
 const Journal = Prefix + "journal"
 
+// JournalLine is a regular expression, in a language that everybody speaks, that matches a line of every journal that was not torn before its
+// list was whole, and of few other files.
+const JournalLine = "^sum [0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]$"
+
 // All does all changes or none.
 //
 //	list     the journal says which names will be written, made and removed; synced
