@@ -18,7 +18,7 @@ var reads = []api.Op{
 	api.OpIntentGet, api.OpIntentList, api.OpIntentFrames,
 	api.OpBlobGet, api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
 	api.OpApprovalGet, api.OpApprovalList,
-	api.OpQuiescence, api.OpSnapshot, api.OpWorkspaceDiff, api.OpCapabilities, api.OpPolicyStatus, api.OpPolicyPreview,
+	api.OpQuiescence, api.OpSnapshot, api.OpAudit, api.OpWorkspaceDiff, api.OpCapabilities, api.OpPolicyStatus, api.OpPolicyPreview,
 }
 
 // page is how many elements a list returns when the caller does not say.

@@ -359,7 +359,11 @@ type SessionList struct {
 	Sessions []Session `json:"sessions"`
 }
 
-// ReceiptList is a page of receipts, newest first.
+// ReceiptList is a page of receipts, newest first unless the other order was asked for. One page looks at so many receipts
+// at most, whether or not they fit: it can be empty and have more behind it.
 type ReceiptList struct {
 	Receipts []Receipt `json:"receipts"`
+	Next     string    `json:"next,omitempty"` // cursor: how far this page has looked
+	More     bool      `json:"more,omitzero"`  // there is something behind it
+	Head     string    `json:"head,omitempty"` // cursor: behind it, oldest first, is what was settled later than all that there is
 }

@@ -1638,8 +1638,13 @@ class Read(Record):
     active: Optional[bool] = None
     #: cursor that an earlier answer gave: what follows it
     after: Optional[str] = None
+    #: of this scope, as far as it is said
+    agent_id: Optional[str] = None
     approval_id: Optional[str] = None
     blob_ref: Optional[str] = None
+    chat_id: Optional[str] = None
+    #: why something was refused, failed or was ended
+    code: Optional[str] = None
     exec_id: Optional[str] = None
     intent_id: Optional[str] = None
     labels: Optional[Mapping[str, str]] = None
@@ -1647,11 +1652,24 @@ class Read(Record):
     #: of output in one answer
     max_bytes: Optional[int] = None
     op: Optional[str] = None
+    #: Of receipts.
+    order: Optional[str] = None
     outcome: Optional[str] = None
+    #: the receipt names it, or what lies below it
+    path: Optional[str] = None
+    #: a part of the name of a rule that decided, or of the code of a denial
+    rule: Optional[str] = None
     session_id: Optional[str] = None
+    #: settled then or later
+    since_ns: Optional[int] = None
     state: Optional[str] = None
+    #: of this user
+    uid: Optional[int] = None
+    #: settled before
+    until_ns: Optional[int] = None
     #: long poll: how long to wait for something to say
     wait_ms: Optional[int] = None
+    world_id: Optional[str] = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -1690,9 +1708,15 @@ class Receipt(Record):
 
 @dataclass(frozen=True, repr=False)
 class ReceiptList(Record):
-    """ReceiptList is a page of receipts, newest first."""
+    """ReceiptList is a page of receipts, newest first unless the other order was asked for."""
 
     receipts: Tuple[Receipt, ...]
+    #: cursor: behind it, oldest first, is what was settled later than all that there is
+    head: Optional[str] = None
+    #: there is something behind it
+    more: Optional[bool] = None
+    #: cursor: how far this page has looked
+    next: Optional[str] = None
 
 
 @dataclass(frozen=True, repr=False)
