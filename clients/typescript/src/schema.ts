@@ -513,6 +513,7 @@ export type Op =
   | "admin.policy.preview"
   | "admin.policy.status"
   | "admin.quiescence"
+  | "admin.receipts"
   | "admin.snapshot"
   | "blob.get"
   | "blob.put"
@@ -2312,8 +2313,13 @@ export interface Read {
   active?: boolean;
   /** cursor that an earlier answer gave: what follows it */
   after?: string;
+  /** of this scope, as far as it is said */
+  agent_id?: string;
   approval_id?: string;
   blob_ref?: string;
+  chat_id?: string;
+  /** why something was refused, failed or was ended */
+  code?: Code;
   exec_id?: string;
   /** of a recording: what was typed, too */
   input?: boolean;
@@ -2323,11 +2329,24 @@ export interface Read {
   /** of output in one answer */
   max_bytes?: Int64;
   op?: Op;
+  /** Of receipts. */
+  order?: string;
   outcome?: Outcome;
+  /** the receipt names it, or what lies below it */
+  path?: string;
+  /** a part of the name of a rule that decided, or of the code of a denial */
+  rule?: string;
   session_id?: string;
+  /** settled then or later */
+  since_ns?: Nanoseconds;
   state?: string;
+  /** of this user */
+  uid?: Int64;
+  /** settled before */
+  until_ns?: Nanoseconds;
   /** long poll: how long to wait for something to say */
   wait_ms?: Int64;
+  world_id?: string;
 }
 
 /** Receipt is the one terminal answer to an operation, journaled before the caller sees it. */
@@ -2362,8 +2381,14 @@ export interface Receipt {
   warn?: string[];
 }
 
-/** ReceiptList is a page of receipts, newest first. */
+/** ReceiptList is a page of receipts, newest first unless the other order was asked for. */
 export interface ReceiptList {
+  /** cursor: behind it, oldest first, is what was settled later than all that there is */
+  head?: string;
+  /** there is something behind it */
+  more?: boolean;
+  /** cursor: how far this page has looked */
+  next?: string;
   receipts: Receipt[];
 }
 
@@ -3473,6 +3498,15 @@ export interface Routes {
     event: never;
   };
 
+  /** List everybody's receipts that fit, newest first: a page, and where the next begins. */
+  "GET /v1/audit": {
+    path: Record<string, never>;
+    query: { session_id?: string; exec_id?: string; op?: string; outcome?: string; since_ns?: string; until_ns?: string; uid?: string; agent_id?: string; world_id?: string; chat_id?: string; code?: string; rule?: string; path?: string; order?: string; after?: string; limit?: Int64 };
+    body: undefined;
+    replies: { 200: ReceiptList; 403: Receipt; };
+    event: never;
+  };
+
   /** Store content, which is the body. */
   "PUT /v1/blobs": {
     path: Record<string, never>;
@@ -3752,10 +3786,10 @@ export interface Routes {
     event: never;
   };
 
-  /** List the caller's receipts, newest first. */
+  /** List the caller's receipts that fit, newest first: a page, and where the next begins. */
   "GET /v1/receipts": {
     path: Record<string, never>;
-    query: { session_id?: string; exec_id?: string; op?: string; outcome?: string; limit?: Int64 };
+    query: { session_id?: string; exec_id?: string; op?: string; outcome?: string; since_ns?: string; until_ns?: string; uid?: string; agent_id?: string; world_id?: string; chat_id?: string; code?: string; rule?: string; path?: string; order?: string; after?: string; limit?: Int64 };
     body: undefined;
     replies: { 200: ReceiptList; 403: Receipt; };
     event: never;
@@ -4118,6 +4152,7 @@ export const routes: Readonly<Record<keyof Routes, Route>> = {
   "GET /v1/approvals/{approval_id}": { key: false, repeatable: true, replies: { 200: "Approval", 403: "Receipt", } },
   "POST /v1/approvals/{approval_id}/approve": { key: true, repeatable: false, replies: { 200: "Receipt", 403: "Receipt", }, body: "Verdict" },
   "POST /v1/approvals/{approval_id}/deny": { key: true, repeatable: false, replies: { 200: "Receipt", 403: "Receipt", }, body: "Verdict" },
+  "GET /v1/audit": { key: false, repeatable: true, replies: { 200: "ReceiptList", 403: "Receipt", } },
   "PUT /v1/blobs": { key: true, repeatable: false, replies: { 200: "Receipt", 403: "Receipt", }, body: "bytes" },
   "GET /v1/blobs/{blob_ref}": { key: false, repeatable: true, replies: { 200: "bytes", 403: "Receipt", } },
   "GET /v1/capabilities": { key: false, repeatable: true, replies: { 200: "Capabilities", 403: "Receipt", } },
@@ -4247,10 +4282,11 @@ export const shapes: Readonly<Record<string, Readonly<Record<string, string>>>> 
   ProcessModify: { timeout_ns: "ns", },
   ProcessStop: { grace_timeout_ns: "ns", },
   Quiescence: { intents: "[]Intent", },
+  Read: { since_ns: "ns", until_ns: "ns", },
   Receipt: { admitted_at_ns: "ns", approval: "Approval", payload: "Payload", settled_at_ns: "ns", timings: "[]Timing", },
   ReceiptList: { receipts: "[]Receipt", },
   Recording: { cast: "Output", duration_ns: "ns", },
-  Request: { cancel: "ProcessCancel", close: "SessionClose", exec: "Exec", file: "FileTool", input: "ProcessInput", modify: "ProcessModify", open: "SessionOpen", shell_close: "ShellClose", shell_input: "ShellInput", shell_run: "ShellRun", signal: "SessionSignal", stop: "ProcessStop", workspace: "Workspace", },
+  Request: { cancel: "ProcessCancel", close: "SessionClose", exec: "Exec", file: "FileTool", input: "ProcessInput", modify: "ProcessModify", open: "SessionOpen", read: "Read", shell_close: "ShellClose", shell_input: "ShellInput", shell_run: "ShellRun", signal: "SessionSignal", stop: "ProcessStop", workspace: "Workspace", },
   RequireApproval: { timeout_ns: "ns", },
   Reviewed: { grant: "Grant", request: "Request", require_approval: "RequireApproval", },
   Session: { ended_at_ns: "ns", expires_at_ns: "ns", grant: "Grant", idle_at_ns: "ns", started_at_ns: "ns", usage: "Usage", },
