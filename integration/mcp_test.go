@@ -129,7 +129,7 @@ func packages(t *testing.T, name string, programs ...string) string {
 func TestToolsGuide(t *testing.T) {
 	text := guide(t, "../docs/tools.md", "Try it")
 	inOrder(t, text,
-		"\nTOOL", "\nbash ", "\nstr_replace_based_edit_tool ", "\n7\n",
+		"\nTOOL", "\nbash ", "\nstr_replace_based_edit_tool ", "\n8\n",
 		`"tool_use_id":"toolu_1","content":[{"type":"text","text":"The file config has been edited.`,
 		`{"functionResponse":{"name":"read_file","response":{"output":"retries = 5\n"}}}`,
 		`"type":"custom_tool_call_output","call_id":"call_1","output":"Success. Updated the following files:\nA /work/notes\n"`,

@@ -151,6 +151,20 @@ func (d *keyboard) run(command string) (output, code string) {
 	}
 }
 
+// commandRow is a command, a part of what it writes, and its exit code.
+type commandRow struct{ command, out, code string }
+
+// runs has each row run.
+func (d *keyboard) runs(rows []commandRow) {
+	d.Helper()
+	for _, k := range rows {
+		out, code := d.run(k.command)
+		if code != k.code || !strings.Contains(out, k.out) {
+			d.Errorf("%q: %q, %s", k.command, out, code)
+		}
+	}
+}
+
 func (d *keyboard) get() *api.Shell {
 	d.Helper()
 	s, err := d.c.Shell(d.Context(), d.exec)
@@ -491,7 +505,7 @@ func partialWrites(t *testing.T, c *client.Client, bash api.Exec) {
 func shellCommands(t *testing.T, c *client.Client, bash api.Exec) {
 	s := openShell(t, c, bash)
 	defer s.close("force")
-	for _, k := range []struct{ command, out, code string }{
+	s.runs([]commandRow{
 		{"true", "", "0"},
 		{"false", "", "1"},
 		{"cat <<END\nin\nhere\nEND", "in\nhere\n", "0"},
@@ -506,12 +520,7 @@ func shellCommands(t *testing.T, c *client.Client, bash api.Exec) {
 		{"set +u; PS1='% '", "", "0"},
 		{"PS0='go '; echo on", "on\n", "0"},
 		{"export PS1 PS0; env | grep -c '\\]133;'", "0\n", "1"},
-	} {
-		out, code := s.run(k.command)
-		if code != k.code || !strings.Contains(out, k.out) {
-			t.Errorf("%q: %q, %s", k.command, out, code)
-		}
-	}
+	})
 	// set -e ends the shell with what fails, and not with what is allowed to.
 	s.run("set -e; false || true; if false; then :; fi; ! true")
 	s.want("alive", s.get().Status, api.ShellIdle)
@@ -559,16 +568,11 @@ func forgedMarks(t *testing.T, c *client.Client, bash api.Exec) {
 func posixShell(t *testing.T, c *client.Client, session string) {
 	s := openShell(t, c, api.Exec{SessionID: session, Argv: []string{"/bin/sh", "-i"}})
 	defer s.close("force")
-	for _, k := range []struct{ command, out, code string }{
+	s.runs([]commandRow{
 		{"echo one", "one\n", "0"},
 		{"(exit 12)", "", "12"},
 		{"cat <<E\nx\nE", "x\n", "0"},
-	} {
-		out, code := s.run(k.command)
-		if code != k.code || !strings.Contains(out, k.out) {
-			t.Errorf("%q: %q, %s", k.command, out, code)
-		}
-	}
+	})
 }
 
 // shellActions: several in one request are done in their order, after the data; a byte and a signal differ where the terminal makes
@@ -660,7 +664,7 @@ func shim(t *testing.T, c *client.Client, bash api.Exec) {
 			}
 			return r.Payload.Shell
 		}
-		for _, k := range []struct{ command, out, code string }{
+		for _, k := range []commandRow{
 			{"cd /usr", "", "0"},
 			{"pwd", "/usr\n", "0"},
 			{"x='a b'\nfor i in 1 2; do\n  echo \"$i $x\"\ndone\n(exit 9)", "1 a b\n2 a b\n", "9"},

@@ -253,6 +253,17 @@ func (c *comparison) exec(before, after api.GrantExec) {
 	c.enabled("exec.background", before.Background, after.Background)
 	queues := func(q *bool) bool { return q == nil || *q }
 	c.enabled("exec.queue", queues(before.Queue), queues(after.Queue))
+	c.enabled("exec.shells", queues(before.Shells), queues(after.Shells))
+	recorded := func(r *api.GrantRecord) api.GrantRecord {
+		if r == nil {
+			return api.GrantRecord{}
+		}
+		return *r
+	}
+	// Less of a record is no less of what may be done: neither more nor less.
+	if b, a := recorded(before.Record), recorded(after.Record); b != a {
+		c.add(Other, "exec.record", before.Record, after.Record)
+	}
 }
 
 func (c *comparison) mounts(before, after []api.GrantMount) {
@@ -337,6 +348,20 @@ func (c *comparison) network(before, after api.GrantNetwork) {
 			c.add(Narrower, "network.allow", d, nil)
 		}
 	}
+	opens := func(f *api.GrantForward) []string {
+		switch {
+		case f == nil:
+			return []string{}
+		case f.Ports == nil:
+			return nil
+		}
+		names := []string{}
+		for _, port := range f.Ports {
+			names = append(names, fmt.Sprint(port))
+		}
+		return names
+	}
+	c.listed("network.forward", opens(before.Forward), opens(after.Forward), true, same)
 }
 
 // assigned compares what is set for the session: another value is neither more nor less.

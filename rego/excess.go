@@ -192,7 +192,12 @@ type bound struct {
 }
 
 func bounds(g *api.Grant, c sandbox.Ceiling) []bound {
+	record := g.Exec.Record
+	if record == nil {
+		record = new(api.GrantRecord) // nobody's
+	}
 	return []bound{
+		{"exec.record.bytes", &record.Bytes, c.OutputBytes},
 		{"ceilings.memory_bytes", &g.Ceilings.MemoryBytes, c.MemoryBytes},
 		{"ceilings.cpu_millis", &g.Ceilings.CPUMillis, c.CPUMillis},
 		{"ceilings.pids", &g.Ceilings.PIDs, c.PIDs},

@@ -104,6 +104,9 @@ func checkGrant(g *api.Grant) error {
 	if err := checkFS(g.FS); err != nil {
 		return err
 	}
+	if r := g.Exec.Record; r != nil && r.Bytes < 0 {
+		return fmt.Errorf("exec.record.bytes is negative")
+	}
 	if g.Verify != "" && g.Verify != verifyCanary {
 		return fmt.Errorf("verify: %q is not canary", g.Verify)
 	}
@@ -159,6 +162,9 @@ var followSymlinks = []string{"", "within_root_only", "deny", "allow"}
 func checkNetwork(n api.GrantNetwork) error {
 	if len(n.Allow) > 0 && n.Mode != "egress" && n.Mode != "full" {
 		return fmt.Errorf("network: mode %q allows nothing", n.Mode)
+	}
+	if n.Forward != nil && slices.Contains(n.Forward.Ports, 0) {
+		return fmt.Errorf("network: 0 is no port to forward")
 	}
 	for _, d := range n.Allow {
 		if err := d.Validate(); err != nil {

@@ -22,6 +22,9 @@ import (
 func Meet(ask *api.SessionOpen, grant api.Grant, ceiling sandbox.Ceiling) (api.Grant, []api.Clamp, []api.Deny) {
 	g := clone(grant)
 	m := meeting{grant: &g, ceiling: ceiling}
+	if r := g.Exec.Record; r != nil {
+		r.Bytes = cmp.Or(r.Bytes, g.Ceilings.OutputBytes)
+	}
 	for _, b := range bounds(&g, ceiling) {
 		*b.granted = least(*b.granted, b.ceiling)
 	}
@@ -179,7 +182,7 @@ func (m *meeting) network(ask *api.SessionOpen) {
 	if local := ask.Target.Local; local != nil {
 		wanted := askedNetwork(local)
 		if wanted.Mode == "none" {
-			g.Network = api.GrantNetwork{Mode: "none"}
+			g.Network = api.GrantNetwork{Mode: "none", Forward: g.Network.Forward}
 		}
 		covers := func(wide, d api.Destination) bool { return sandbox.Destination(wide).Covers(sandbox.Destination(d)) }
 		if len(wanted.Allow) > 0 {
@@ -304,6 +307,9 @@ func clone(g api.Grant) api.Grant {
 	g.Mounts = slices.Clone(g.Mounts)
 	g.Scratch = slices.Clone(g.Scratch)
 	g.Network.Allow = slices.Clone(g.Network.Allow)
+	if g.Network.Forward != nil {
+		g.Network.Forward = &api.GrantForward{Ports: slices.Clone(g.Network.Forward.Ports)}
+	}
 	g.Degraded = slices.Clone(g.Degraded)
 	g.Identity.Groups = slices.Clone(g.Identity.Groups)
 	g.Identity.Capabilities = slices.Clone(g.Identity.Capabilities)
@@ -313,6 +319,10 @@ func clone(g api.Grant) api.Grant {
 	g.Exec.Signals = slices.Clone(g.Exec.Signals)
 	g.Exec.CwdPrefixes = slices.Clone(g.Exec.CwdPrefixes)
 	g.Exec.OutputPrefixes = slices.Clone(g.Exec.OutputPrefixes)
+	if g.Exec.Record != nil {
+		record := *g.Exec.Record
+		g.Exec.Record = &record
+	}
 	if g.FS != nil {
 		files := *g.FS
 		files.Ops, files.Roots, files.PatchFormats = slices.Clone(files.Ops), slices.Clone(files.Roots), slices.Clone(files.PatchFormats)

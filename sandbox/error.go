@@ -36,6 +36,7 @@ const (
 	CodeProtected      = "protected_path"     // a path that must be protected cannot be: a symbolic link, a device
 	CodeNoOverlay      = "no_overlay"         // the path inside is not an overlay's
 	CodeConflict       = "commit_conflict"    // what lies below an overlay has changed in a way that cannot be written over
+	CodeNotListening   = "not_listening"      // nothing inside listens on a port that is to be reached
 	CodeNetwork        = "network_failed"     // the network of the session cannot be had
 	CodeInternal       = "runner_failed"      // a step of the set-up failed; the message says which
 	CodeGone           = "runner_unavailable" // the runner cannot be reached

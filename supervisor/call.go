@@ -57,6 +57,7 @@ type call struct {
 type brought struct {
 	content io.Reader // of a blob
 	hand    *hand     // of who attaches to a shell
+	door    *door     // of who forwards
 }
 
 func (c *call) sessionID() string {

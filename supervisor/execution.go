@@ -190,6 +190,9 @@ func (x *execution) begun(ctx context.Context, s *Supervisor, watch *stopwatch) 
 	default:
 		return nil, execFailed(cause), api.Errorf(cause, "the session ended before the command was started")
 	}
+	if e := x.record(s); e != nil {
+		return nil, execFailed(e.Code), e
+	}
 	proc, err := x.start(ctx, s)
 	x.stdin.handed()
 	watch.lap("spawn")
@@ -247,7 +250,7 @@ func (x *execution) finish(ctx context.Context, s *Supervisor, proc *sandbox.Pro
 	}
 	watch.lap("run")
 	unfollow()
-	result, fault := x.conclude(res, how, s.blobs)
+	result, fault := x.conclude(res, how, s)
 	if slices.ContainsFunc(res.Denials, func(d sandbox.Denial) bool { return d.Rule == sandbox.RuleNetworkLost }) {
 		s.networkLost(x.session)
 	}
@@ -507,7 +510,8 @@ func (x *execution) kept() int64 {
 	if x.log == nil {
 		return 0
 	}
-	return x.log.Kept(spool.Stdout) - x.log.First(spool.Stdout) + x.log.Kept(spool.Stderr)
+	recorded, _ := x.log.Recorded()
+	return x.log.Kept(spool.Stdout) - x.log.First(spool.Stdout) + min(recorded, x.log.First(spool.Stdout)) + x.log.Kept(spool.Stderr)
 }
 
 // follow takes the log for a reader, or reports false when there is none any more: what it held

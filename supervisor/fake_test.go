@@ -41,16 +41,17 @@ type fake struct {
 	reports  map[string]string // of every session
 	degraded []string          // layers that every session is without
 
-	mu       sync.Mutex
-	calls    []string
-	specs    map[string]sandbox.Spec
-	execs    map[string]*process
-	frozen   map[string]bool             // sessions
-	changes  []sandbox.Change            // of every overlay, until it is discarded
-	slowly   func(context.Context) error // a part of each Commit
-	spaceErr error                       // of the next Commit
-	networks map[string]sandbox.Network  // by session, once narrowed
-	load     sandbox.Load                // of every session
+	mu        sync.Mutex
+	calls     []string
+	specs     map[string]sandbox.Spec
+	execs     map[string]*process
+	frozen    map[string]bool             // sessions
+	changes   []sandbox.Change            // of every overlay, until it is discarded
+	slowly    func(context.Context) error // a part of each Commit
+	spaceErr  error                       // of the next Commit
+	networks  map[string]sandbox.Network  // by session, once narrowed
+	load      sandbox.Load                // of every session
+	listening map[uint16]string           // ports inside to addresses of the test's
 }
 
 func newFake() *fake {
@@ -537,6 +538,18 @@ func (f *fake) Forget(_, exec string) {
 // Foreground is Signal: whoever runs is in the foreground.
 func (f *fake) Foreground(ctx context.Context, session, exec string, sig int) error {
 	return f.Signal(ctx, session, exec, sig)
+}
+
+// Connect reaches a listener of the test's.
+func (f *fake) Connect(ctx context.Context, session string, port uint16) (net.Conn, error) {
+	f.note("connect")
+	f.mu.Lock()
+	address := f.listening[port]
+	f.mu.Unlock()
+	if address == "" {
+		return nil, sandbox.Errorf(sandbox.CodeNotListening, "nobody")
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
 }
 
 func (f *fake) CloseStdin(_ context.Context, _, exec string) error {

@@ -264,7 +264,9 @@ func actInput(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Er
 	var n int64
 	var err *api.Error
 	if b := inputBytes(ask.Data); len(b) > 0 {
+		typed := x.noteTyping(s, b, ask.Data.SecretText != nil)
 		n, err = in.write(ctx, b)
+		typed(n)
 	}
 	failpoint.Hit("supervisor.input.written")
 	if err == nil && ask.Close {

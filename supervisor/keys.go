@@ -192,7 +192,7 @@ type typing struct {
 func (t *typing) all(ctx context.Context, ask *api.ShellInput) *api.Error {
 	t.from, _ = t.x.written()
 	if b := inputBytes(ask.Data); len(b) > 0 {
-		if err := t.write(ctx, b, ask.InputID); err != nil {
+		if err := t.write(ctx, b, ask.InputID, ask.Data.SecretText != nil); err != nil {
 			return err
 		}
 	}
@@ -205,11 +205,13 @@ func (t *typing) all(ctx context.Context, ask *api.ShellInput) *api.Error {
 	return nil
 }
 
-func (t *typing) write(ctx context.Context, b []byte, id string) *api.Error {
+func (t *typing) write(ctx context.Context, b []byte, id string, secret bool) *api.Error {
 	if command := t.x.shell.typed(b, id); command != "" {
 		t.command = command
 	}
+	typed := t.x.noteTyping(t.s, b, secret)
 	n, err := t.x.input.write(ctx, b)
+	typed(n)
 	t.bytes += n
 	t.x.input.total += n
 	return err
@@ -225,14 +227,16 @@ var signals = map[api.ShellActionType]api.SignalName{
 func (t *typing) act(ctx context.Context, a api.ShellAction) *api.Error {
 	switch a.Type {
 	case api.ActionCtrlC:
-		return t.write(ctx, []byte{0x03}, "")
+		return t.write(ctx, []byte{0x03}, "", false)
 	case api.ActionCtrlD:
-		return t.write(ctx, []byte{0x04}, "")
+		return t.write(ctx, []byte{0x04}, "", false)
 	case api.ActionResize:
 		if err := resize(t.x.input.pipe, a.Cols, a.Rows); err != nil {
 			return api.Errorf(api.CodeTerminalFailed, "resize: %v", err)
 		}
-		t.x.shell.resized(a.Cols, a.Rows)
+		if t.x.shell.resized(a.Cols, a.Rows) {
+			t.x.noteResized(t.s, a.Cols, a.Rows)
+		}
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, deliverLimit)

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 
 	"github.com/stockade-dev/stockade/sandbox"
@@ -75,6 +76,9 @@ type Launcher interface {
 
 	// Discard empties an overlay.
 	Discard(ctx context.Context, session, target string) error
+
+	// Connect makes a connection to a port of the session's loopback, from inside.
+	Connect(ctx context.Context, session string, port uint16) (net.Conn, error)
 
 	// Narrow leaves a session n of its network, and returns how many live connections that cut off.
 	Narrow(ctx context.Context, session string, n sandbox.Network) (cut int64, err error)

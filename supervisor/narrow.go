@@ -57,7 +57,7 @@ func (s *Supervisor) narrowTo(ctx context.Context, ses *session, to api.GrantNet
 		return 0, faultOf(err)
 	}
 	ses.narrow(to)
-	return cut, nil
+	return cut + ses.cutLanes(to), nil
 }
 
 // narrow makes n the network of the grant. Who has the grant keeps the one that he has.
@@ -75,6 +75,9 @@ func beyond(has, wants api.GrantNetwork) string {
 	all, outer := wants.Spec(), has.Spec()
 	if !(sandbox.Network{Mode: all.Mode}).Within(outer) {
 		return "network:" + all.Mode
+	}
+	if !wants.Forward.Within(has.Forward) {
+		return "forward"
 	}
 	for _, d := range all.Allow {
 		if !(sandbox.Network{Mode: all.Mode, Allow: []sandbox.Destination{d}}).Within(outer) {

@@ -38,6 +38,7 @@ var operations = map[api.Op]operation{
 	api.OpSessionPause:     {admitSession, noRefusal, nothing, actSessionPause, nil, failedControl},
 	api.OpSessionResume:    {admitSession, noRefusal, nothing, actSessionResume, nil, failedControl},
 	api.OpSessionNarrow:    {admitSession, planNarrow, nothing, actNarrow, nil, failedControl},
+	api.OpSessionForward:   {admitSession, planForward, nothing, actForward, nil, failedForward},
 	api.OpSessionClose:     {admitSession, noRefusal, nothing, actClose, nil, failedClose},
 	api.OpWorkspaceCommit:  {admitSession, planSpace, nothing, actCommit, nil, failedSpace},
 	api.OpWorkspaceDiscard: {admitSession, planSpace, nothing, actDiscard, nil, failedSpace},

@@ -160,6 +160,7 @@ type execPlan struct {
 	timeout time.Duration // 0 means that the session's own end comes first
 	output  int64         // bytes that are kept of each stream
 	form    outputForm
+	record  api.GrantRecord // of a shell; without bytes it is not recorded
 	clamped []api.Clamp
 }
 
@@ -203,6 +204,9 @@ func planExec(x *api.Exec, g *api.Grant, env map[string]string, d rego.Decision,
 		}
 	}
 	p.output = cmp.Or(limits.OutputBytes, def.OutputBytes)
+	if r := g.Exec.Record; r != nil && x.Terminal != nil {
+		p.record = api.GrantRecord{Bytes: cmp.Or(r.Bytes, g.Ceilings.OutputBytes, def.OutputBytes), Input: r.Input}
+	}
 	p.form.inline = min(cmp.Or(limits.MaxInlineBytes, mostInline), mostInline)
 	if x.MaxInline == 0 {
 		p.form.inline = min(p.form.inline, def.InlineBytes)
@@ -236,6 +240,7 @@ func execDenials(x *api.Exec, g *api.Grant, f outputForm) []api.Deny {
 			deny = append(deny, api.Deny{Code: code, Subject: subject})
 		}
 	}
+	refuse(x.Terminal != nil && g.Exec.Shells != nil && !*g.Exec.Shells, api.CodeShellNotAllowed, "shell")
 	refuse(over(int64(len(x.Argv)), g.Exec.MaxArgv), api.CodeArgvLimit, "argv")
 	for i, arg := range x.Argv {
 		refuse(over(int64(len(arg)), g.Exec.MaxArgBytes), api.CodeArgLength, fmt.Sprintf("argv/%d", i))

@@ -14,7 +14,7 @@ import (
 // and nothing else. An error is an *api.Error, or the context's of a caller that waited.
 var reads = []api.Op{
 	api.OpSessionGet, api.OpSessionList, api.OpSessionEvents, api.OpEvents,
-	api.OpProcessGet, api.OpProcessList, api.OpProcessWait, api.OpProcessWatch, api.OpOutput, api.OpShellGet, api.OpShellOutput,
+	api.OpProcessGet, api.OpProcessList, api.OpProcessWait, api.OpProcessWatch, api.OpOutput, api.OpShellGet, api.OpShellOutput, api.OpShellRecording,
 	api.OpIntentGet, api.OpIntentList, api.OpIntentFrames,
 	api.OpBlobGet, api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
 	api.OpApprovalGet, api.OpApprovalList,

@@ -69,6 +69,7 @@ type session struct {
 	space     sync.RWMutex // held while an overlay is committed or discarded; to read, while something is started
 
 	files fileDesk
+	lanes []*lane // that are open; guarded by mu
 
 	settling sync.WaitGroup // live executions
 	closed   chan struct{}  // closed when the end is recorded
@@ -320,6 +321,9 @@ func (s *session) close(why ending) (live []*execution, first bool) {
 
 func (s *session) closeLocked(why ending) {
 	s.state, s.end = stateClosing, why
+	for _, l := range s.lanes {
+		l.end()
+	}
 	// That of its life goes on: however long a grace is, it ends then (C5).
 	stopTimers(s.idle.timer, s.load.timer)
 }

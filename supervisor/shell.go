@@ -39,6 +39,7 @@ type shell struct {
 	begins     bool // and where they begin
 	line       []byte
 	asked      *api.ShellPrompt // the prompt that a mark said is there
+	next       bool             // it is the one that follows, and not one that is drawn again
 	pending    []pendingCommand
 	current    *api.ShellCommand
 	last       *api.ShellCommand // that has ended, until its prompt is there
@@ -247,8 +248,13 @@ func (sh *shell) take(p piece, now time.Time) {
 	case prompt.Done:
 		sh.done(p, now)
 	case prompt.Prompt:
-		sh.line = sh.line[:0]
+		sh.line, sh.next = sh.line[:0], true
 	case prompt.Input:
+		again := !sh.next
+		sh.next = false
+		if again && len(sh.pending) > 0 && sh.pending[0].idle { // for another size, over a line that was typed at it and is not read yet
+			return
+		}
 		sh.asked = &api.ShellPrompt{Text: readable(sh.line), Source: "mark"}
 		sh.prompted()
 	}
@@ -377,10 +383,13 @@ func (sh *shell) close() {
 	}
 }
 
-func (sh *shell) resized(cols, rows int) {
+// resized notes the size, and reports whether it is another one.
+func (sh *shell) resized(cols, rows int) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	other := sh.cols != cols || sh.rows != rows
 	sh.cols, sh.rows = cols, rows
+	return other
 }
 
 // state is where it is, and how many commands have ended.

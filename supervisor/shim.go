@@ -65,7 +65,7 @@ func actRun(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Erro
 		return s.faultedShell(c, err)
 	}
 	t := typing{s: s, x: x}
-	if err := t.write(ctx, []byte(line), ask.InputID); err != nil {
+	if err := t.write(ctx, []byte(line), ask.InputID, false); err != nil {
 		return s.faultedShell(c, err)
 	}
 	if ask.InputID != "" {

@@ -127,6 +127,7 @@ type Supervisor struct {
 	registry      *registry
 	draining      atomic.Bool
 
+	lanes        sync.Map        // of intents: the lanes that are open
 	closing      context.Context // ends when Close or Leave begins: nobody waits for what need not come
 	beginClosing func()
 

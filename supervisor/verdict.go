@@ -6,14 +6,13 @@ import (
 	"io"
 	"time"
 
-	"github.com/stockade-dev/stockade/internal/blob"
 	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
 // conclude is the verdict with the outputs filled in.
-func (x *execution) conclude(res sandbox.Result, how fate, blobs *blob.Store) (*api.ExecResult, *api.Error) {
+func (x *execution) conclude(res sandbox.Result, how fate, s *Supervisor) (*api.ExecResult, *api.Error) {
 	x.mu.Lock()
 	cause, sent := x.cause, x.signal
 	x.mu.Unlock()
@@ -26,12 +25,17 @@ func (x *execution) conclude(res sandbox.Result, how fate, blobs *blob.Store) (*
 			r.Transcript = ""
 		}
 	}
+	if recording, e := x.recorded(s); e != nil && fault == nil {
+		fault = e
+	} else {
+		r.Recording = recording
+	}
 	x.testify(r, res)
 	for _, o := range []struct {
 		stream spool.Stream
 		output **api.Output
 	}{{spool.Stdout, &r.Stdout}, {spool.Stderr, &r.Stderr}} {
-		out, over, err := materialize(x.log, o.stream, x.plan.form, blobs)
+		out, over, err := materialize(x.log, o.stream, x.plan.form, s.blobs)
 		*o.output = out
 		switch {
 		case err != nil:

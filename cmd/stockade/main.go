@@ -101,7 +101,7 @@ exactly that, runs commands in it, and answers with receipts.
 		&cobra.Group{ID: "place", Title: "Policy and place:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		"work":    {c.runCommand(), c.openCommand(), c.execCommand(), c.shellCommand(), c.fsCommand(), c.cpCommand(), c.toolsCommand(), c.mcpCommand(), c.diffCommand(), c.commitCommand(), c.discardCommand(), c.closeCommand(), c.lsCommand(), c.showCommand(), c.blobCommand()},
+		"work":    {c.runCommand(), c.openCommand(), c.execCommand(), c.shellCommand(), c.forwardCommand(), c.fsCommand(), c.cpCommand(), c.toolsCommand(), c.mcpCommand(), c.diffCommand(), c.commitCommand(), c.discardCommand(), c.closeCommand(), c.lsCommand(), c.showCommand(), c.blobCommand()},
 		"control": {c.psCommand(), c.topCommand(), c.logsCommand(), c.waitCommand(), c.inputCommand(), c.signalCommand(), c.cancelCommand(), c.stopCommand(), c.pauseCommand(), c.resumeCommand(), c.modifyCommand(), c.approvalsCommand(), c.narrowCommand(), c.rmCommand()},
 		"proof":   {c.eventsCommand(), c.intentsCommand(), c.framesCommand(), c.receiptsCommand(), c.snapshotCommand(), c.replayCommand(), c.fsckCommand(), c.backupCommand()},
 		"place":   {c.policyCommand(), c.doctorCommand(), c.quiescenceCommand(), c.drainCommand(), c.versionCommand()},

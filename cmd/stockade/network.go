@@ -90,6 +90,25 @@ func portList(s string) ([]uint16, error) {
 	return ports, nil
 }
 
+// opened reads --forward.
+func opened(words []string) (*api.GrantForward, error) {
+	f := &api.GrantForward{}
+	for _, word := range words {
+		if word == "all" {
+			return f, nil
+		}
+		ports, err := portList(word)
+		if err != nil {
+			return nil, usage("--forward %q: %v", word, err)
+		}
+		f.Ports = append(f.Ports, ports...)
+	}
+	if len(words) == 0 {
+		return nil, nil
+	}
+	return f, nil
+}
+
 // reach is a network in words.
 func reach(n api.GrantNetwork) string {
 	var all []string
@@ -103,12 +122,20 @@ func reach(n api.GrantNetwork) string {
 		}
 		all = append(all, text)
 	}
-	return strings.TrimSpace(n.Mode + " " + strings.Join(all, " "))
+	text := strings.TrimSpace(n.Mode + " " + strings.Join(all, " "))
+	switch f := n.Forward; {
+	case f == nil:
+	case f.Ports == nil:
+		text += ", forwards every port"
+	default:
+		text += fmt.Sprintf(", forwards %v", f.Ports)
+	}
+	return text
 }
 
 func (c *cli) narrowCommand() *cobra.Command {
 	var mode string
-	var allow []string
+	var allow, forward []string
 	cmd := &cobra.Command{
 		Use:   "narrow [flags] SESSION",
 		Short: "Take a part of a session's network away",
@@ -127,11 +154,15 @@ is refused.`,
 			if n.Mode == "" {
 				return usage("narrow: say what is left with --network or --allow")
 			}
+			if n.Forward, err = opened(forward); err != nil {
+				return err
+			}
 			return c.narrow(cmd.Context(), args[0], n)
 		},
 	}
 	cmd.Flags().StringVar(&mode, "network", "", "what is left: none, egress or full")
 	cmd.Flags().StringArrayVar(&allow, "allow", nil, "what is left to reach, as open has it (repeatable)")
+	cmd.Flags().StringArrayVar(&forward, "forward", nil, "PORT that is left to `stockade forward`, or all (repeatable)")
 	completeFlag(cmd, "network", cobra.FixedCompletions(sandbox.NetworkModes, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

@@ -195,7 +195,7 @@ func (v *view) inspect(title string, lines []string) { v.page = &page{title: tit
 type look int
 
 const (
-	plain look = iota
+	ordinary look = iota
 	heading
 	chosen
 	faint
@@ -217,7 +217,7 @@ const (
 // frame is the screen: as many lines as it is high.
 func (v *view) frame(width, height int, now time.Time) []line {
 	if height < 4 || width < 20 {
-		return append([]line{{"too small", plain}}, make([]line, max(0, height-1))...)
+		return append([]line{{"too small", ordinary}}, make([]line, max(0, height-1))...)
 	}
 	if v.page != nil {
 		return v.page.frame(height)
@@ -234,7 +234,7 @@ func (v *view) frame(width, height int, now time.Time) []line {
 		cells = append(cells, s.cells())
 	}
 	for i, text := range align(cells) {
-		l := line{"  " + text, plain}
+		l := line{"  " + text, ordinary}
 		switch {
 		case i == 0:
 			l.look = heading
@@ -260,13 +260,13 @@ func (v *view) status(now time.Time) line {
 	case v.trouble != "":
 		return line{fmt.Sprintf("no news for %s, asking again: %s", age(int64(now.Sub(v.since))), v.trouble), alarmed}
 	case v.survey == nil:
-		return line{"looking…", plain}
+		return line{"looking…", ordinary}
 	}
 	executions := 0
 	for _, s := range v.survey.Sessions {
 		executions += len(s.Executions)
 	}
-	return line{fmt.Sprintf("%d sessions, %d executions, every %v, by %s", len(v.survey.Sessions), executions, v.every, orders[v.by].name), plain}
+	return line{fmt.Sprintf("%d sessions, %d executions, every %v, by %s", len(v.survey.Sessions), executions, v.every, orders[v.by].name), ordinary}
 }
 
 func (v *view) foot() line {
@@ -274,7 +274,7 @@ func (v *view) foot() line {
 	case v.ask != nil:
 		return line{v.ask.text + " y/n", chosen}
 	case v.said != "":
-		return line{v.said, plain}
+		return line{v.said, ordinary}
 	}
 	return line{helpText, faint}
 }
@@ -284,7 +284,7 @@ func (p *page) frame(height int) []line {
 	p.top = max(0, min(p.top, len(p.lines)-room))
 	lines := []line{{p.title, heading}}
 	for _, text := range p.lines[p.top:min(len(p.lines), p.top+room)] {
-		lines = append(lines, line{strings.TrimSuffix(text, "\n"), plain})
+		lines = append(lines, line{strings.TrimSuffix(text, "\n"), ordinary})
 	}
 	for len(lines) < height-1 {
 		lines = append(lines, line{})
@@ -321,12 +321,12 @@ const (
 
 // looks say how a line is shown: with colours, and without.
 var looks = map[look][2]string{
-	plain:   {"", ""},
-	heading: {"\x1b[1m", "\x1b[1m"},
-	chosen:  {"\x1b[7m", "\x1b[7m"},
-	faint:   {"\x1b[2m", "\x1b[2m"},
-	warned:  {"\x1b[33m", ""},
-	alarmed: {"\x1b[31m", "\x1b[1m"},
+	ordinary: {"", ""},
+	heading:  {"\x1b[1m", "\x1b[1m"},
+	chosen:   {"\x1b[7m", "\x1b[7m"},
+	faint:    {"\x1b[2m", "\x1b[2m"},
+	warned:   {"\x1b[33m", ""},
+	alarmed:  {"\x1b[31m", "\x1b[1m"},
 }
 
 // paint is a frame as a terminal takes it. Nothing of a text is anything to a terminal but text.

@@ -65,6 +65,7 @@ types nothing. The end of the supervisor is no end of a shell: shell goes on whe
 	flags.StringVar(&o.detach, "detach-keys", "ctrl-p,ctrl-q", "what leaves the shell to itself: keys, such as ctrl-x, with commas between; \"\" is nothing")
 	flags.StringArrayVar(&o.labels, "label-shell", nil, "K=V of the shell, shown to policy and in lists (repeatable)")
 	o.session.register(cmd)
+	cmd.AddCommand(c.exportCommand(), c.playCommand())
 	return cmd
 }
 

@@ -75,7 +75,7 @@ j/k select  Enter show  x cancel  X close  c/m/o sort  q quit
 	if got := screenOf(v, 120, 8); strings.Index(got, "s-two") < strings.Index(got, "s-one") {
 		t.Errorf("by memory:\n%s", got)
 	}
-	if looks := v.frame(120, 8, now.at); looks[2].look != chosen || looks[4].look != plain {
+	if looks := v.frame(120, 8, now.at); looks[2].look != chosen || looks[4].look != ordinary {
 		t.Errorf("%+v", looks)
 	}
 	v.press("j")

@@ -28,6 +28,7 @@ type Log struct {
 	mu      sync.Mutex // guards what follows, and files, counts and errors of the streams
 	order   order
 	ring    ring
+	notes   notes
 	changed chan struct{} // nil while nobody waits
 	sealed  bool          // written under every stream's moving as well
 	closed  bool          // likewise
@@ -99,7 +100,9 @@ func (l *Log) ReadAt(st Stream, p []byte, off int64) (int, error) {
 		return 0, fmt.Errorf("read %s of %s: %w", st, l.id, err)
 	}
 	if off < l.First(st) {
-		return 0, fmt.Errorf("read %s of %s at %d: %w", st, l.id, off, ErrGone)
+		if kept, _ = l.Recorded(); off >= kept {
+			return 0, fmt.Errorf("read %s of %s at %d: %w", st, l.id, off, ErrGone)
+		}
 	}
 	if off >= kept {
 		return 0, io.EOF
@@ -218,6 +221,9 @@ func (l *Log) Close() {
 	}
 	if l.ring.file != nil {
 		l.ring.file.Close()
+	}
+	if l.notes.file != nil {
+		l.notes.file.Close()
 	}
 	l.wake()
 	l.store.leave(l.id)

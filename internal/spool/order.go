@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"encoding/binary"
 	"hash/crc32"
 	"os"
@@ -9,7 +10,7 @@ import (
 )
 
 const (
-	// together is how long the last chunk takes further bytes of its stream. One wake-up of a reader is shorter.
+	// together is the pace of a log that is not recorded. One wake-up of a reader is shorter.
 	together = time.Millisecond
 	// most is how many chunks a log tells apart; what follows is one growing chunk for each stream.
 	most = 64 << 10
@@ -25,6 +26,8 @@ type order struct {
 	file    *os.File
 	err     error // the file is given up: it ends before what it lacks
 	ended   bool
+
+	pace time.Duration // how long the last chunk takes further bytes of its stream; 0 means together
 }
 
 type record struct {
@@ -47,7 +50,7 @@ func (o *order) arrive(st Stream, n, at int64) {
 	i, r := o.last(st)
 	switch {
 	case r != nil && i >= most,
-		r != nil && i == len(o.records)-1 && at >= r.at && at-r.at < int64(together):
+		r != nil && i == len(o.records)-1 && at >= r.at && at-r.at < int64(cmp.Or(o.pace, together)):
 		r.length += n
 	default:
 		offset := int64(0)

@@ -40,6 +40,9 @@ func (l *Log) recover() error {
 	if err := l.recoverRing(); err != nil {
 		return err
 	}
+	if err := l.recoverNotes(); err != nil {
+		return err
+	}
 	for i := range l.streams {
 		s := &l.streams[i]
 		if _, r := l.order.last(Stream(i)); r != nil && r.dropped {

@@ -92,8 +92,12 @@ func (d *drain) trim() error {
 	l.mu.Lock()
 	l.ring.first = first
 	l.mu.Unlock()
-	// From 0: a process that was killed may have noted a hole that it did not make.
-	if err := unix.Fallocate(int(s.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, first); err != nil {
+	// From the beginning: a process that was killed may have noted a hole that it did not make.
+	from := (l.notes.limit + block - 1) &^ (block - 1)
+	if from >= first {
+		return nil
+	}
+	if err := unix.Fallocate(int(s.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, first-from); err != nil {
 		return os.NewSyscallError("fallocate", err)
 	}
 	return nil

@@ -9,6 +9,7 @@
 //	DIR/ID.stdout  DIR/ID.stderr    what the process wrote, from the first byte
 //	DIR/ID.chunks                   in which order it came; see FORMAT.md
 //	DIR/ID.ring                     where a ring begins
+//	DIR/ID.notes                    of a log that is recorded: what happened beside the output
 //	DIR/.spare-N                    empty, for the next execution
 package spool
 
@@ -172,7 +173,7 @@ const chunksSuffix = "chunks"
 
 // suffixes are the files of an execution. The chunk log comes first: without it the streams
 // are still whole.
-var suffixes = [...]string{chunksSuffix, Stdout.String(), Stderr.String(), ringSuffix}
+var suffixes = [...]string{chunksSuffix, Stdout.String(), Stderr.String(), ringSuffix, notesSuffix}
 
 // wellFormed says whether id is one of [a-z0-9_-]{1,64}, which is a safe part of a file name.
 func wellFormed(id string) bool {

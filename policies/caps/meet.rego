@@ -128,6 +128,13 @@ held(list, wanted) if {
 }
 
 # METADATA
+# title: The ports that all layers open to the owner
+# description: A profile that opens none has none, whatever a cap says.
+forward(profile, layers) := {"forward": common(layers, ["forward"], {"ports"})} if {
+	profile.forward
+} else := {}
+
+# METADATA
 # title: The file tools that all layers have
 # description: A layer without fs bounds none of them; a profile without it has none, whatever a cap says.
 fs(layers) := {"fs": object.union_n([

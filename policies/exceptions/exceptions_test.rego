@@ -30,7 +30,7 @@ test_without_one_it_is_denied if codes(decided(asking, {})) == {"destination_not
 test_an_exception_lifts_is_told_and_ends_the_session if {
 	decision := decided(asking, {"move": exception})
 	decision.allow == true
-	decision.grant.network == {"mode": "egress", "allow": [{"name": "api.example.org", "ports": [443]}]}
+	decision.grant.network == {"mode": "egress", "allow": [{"name": "api.example.org", "ports": [443]}], "forward": {}}
 	decision.grant.ttl_ns == 4000
 	decision.grant.expires_at_ns == 5000
 	decision.warn == {"exception move lifts destination_not_allowed until 5000: the migration"}

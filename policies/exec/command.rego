@@ -4,6 +4,18 @@ import data.stockade.env as names
 import data.stockade.paths
 
 # METADATA
+# title: Shells, where the grant has them
+# labels: {concern: command, requirement: R175}
+deny contains {
+	"code": "shell_not_allowed",
+	"subject": "shell",
+	"message": "the grant has commands, and no shells",
+} if {
+	input.request.op == "host.shell.open"
+	input.session.grant.exec.shells == false
+}
+
+# METADATA
 # title: The number of arguments
 # labels: {concern: command, requirement: R087}
 deny contains {

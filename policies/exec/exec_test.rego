@@ -38,6 +38,17 @@ allowed(document) if {
 
 test_a_command_is_allowed if allowed(base)
 
+# R175
+test_shells_may_be_switched_off if {
+	without := json.patch(base, [{"op": "add", "path": "/session/grant/exec/shells", "value": false}])
+	allowed(without)
+	codes(json.patch(without, [{"op": "replace", "path": "/request/op", "value": "host.shell.open"}])) == {"shell_not_allowed"}
+	allowed(json.patch(base, [
+		{"op": "add", "path": "/session/grant/exec/shells", "value": true},
+		{"op": "replace", "path": "/request/op", "value": "host.shell.open"},
+	]))
+}
+
 test_a_shell_is_a_command if allowed(json.patch(base, [{"op": "replace", "path": "/request/op", "value": "host.shell.open"}]))
 
 test_without_an_operation_nothing_is_allowed if not allowed(json.remove(base, ["/request/op"]))

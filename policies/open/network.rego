@@ -16,18 +16,27 @@ egress := object.get(local, "egress", [])
 # description: |
 #   What the profile lists when the caller names nothing; otherwise each destination that is named,
 #   when one of the profile's holds it. full is the public internet, and what the profile lists besides.
-granted_network := {"mode": network_mode} if {
+granted_network := object.union(outward, inward)
+
+# METADATA
+# title: What the owner of the session may reach inside, by stockade forward
+# description: Nothing, where the profile does not say otherwise.
+inward := {"forward": profile.forward} if {
+	profile.forward
+} else := {}
+
+outward := {"mode": network_mode} if {
 	network_mode == "none"
 	known_network
 }
 
-granted_network := {"mode": network_mode, "allow": listed_egress} if {
+outward := {"mode": network_mode, "allow": listed_egress} if {
 	network_mode in {"egress", "full"}
 	known_network
 	count(egress) == 0
 }
 
-granted_network := {"mode": network_mode, "allow": granted_egress} if {
+outward := {"mode": network_mode, "allow": granted_egress} if {
 	network_mode in {"egress", "full"}
 	known_network
 	count(egress) > 0

@@ -3,18 +3,18 @@ package stockade.open_test
 import data.stockade.open
 
 # R007
-test_no_network_is_granted if granted(base).network == {"mode": "none"}
+test_no_network_is_granted if granted(base).network == {"mode": "none", "forward": {}}
 
-test_no_network_may_be_asked_for if granted(local({"/network_mode": "none"})).network == {"mode": "none"}
+test_no_network_may_be_asked_for if granted(local({"/network_mode": "none"})).network == {"mode": "none", "forward": {}}
 
 # R008, R009: what a profile does not list is not granted.
 test_full_needs_a_profile_that_lists_it if {
 	codes(local({"/network_mode": "full"})) == {"network_mode_not_allowed"}
-	with_networks(["none", "full"], [], local({"/network_mode": "full"})).grant.network == {"mode": "full", "allow": []}
+	with_networks(["none", "full"], [], local({"/network_mode": "full"})).grant.network == {"mode": "full", "allow": [], "forward": {}}
 }
 
 test_egress_without_a_list_reaches_nothing if {
-	with_networks(["egress"], [], local({"/network_mode": "egress"})).grant.network == {"mode": "egress", "allow": []}
+	with_networks(["egress"], [], local({"/network_mode": "egress"})).grant.network == {"mode": "egress", "allow": [], "forward": {}}
 }
 
 test_a_hermetic_session_has_no_network if {
@@ -27,12 +27,12 @@ test_a_hermetic_session_has_no_network if {
 test_an_unknown_mode_is_denied if codes(local({"/network_mode": "host"})) == {"network_mode_not_allowed"}
 
 test_who_names_nothing_gets_what_is_listed if {
-	with_networks(["egress"], list, local({"/network_mode": "egress"})).grant.network == {"mode": "egress", "allow": list}
+	with_networks(["egress"], list, local({"/network_mode": "egress"})).grant.network == {"mode": "egress", "allow": list, "forward": {}}
 }
 
 test_who_names_something_gets_no_more if {
 	wanted := [{"name": "example.org", "ports": [443]}]
-	asking("egress", wanted).grant.network == {"mode": "egress", "allow": wanted}
+	asking("egress", wanted).grant.network == {"mode": "egress", "allow": wanted, "forward": {}}
 }
 
 # T178: one row per destination, each allowed one with a twin that looks like it.
@@ -96,3 +96,14 @@ with_networks(networks, egress, document) := decision if {
 }
 
 asking(mode, wanted) := with_networks(["none", "egress", "full"], list, local({"/network_mode": mode, "/egress": wanted}))
+
+# What a profile opens to the owner of the session, and a cap takes away.
+test_ports_are_opened_by_the_profile if {
+	granted(base).network.forward == {}
+	opening({"ports": [8000]}).grant.network.forward == {"ports": [8000]}
+	opening(null).grant.network.forward == null
+}
+
+opening(forward) := decision if {
+	decision := open.decision with input as base with data.profiles.workspace.forward as forward
+}

@@ -41,6 +41,7 @@ operations := {
 	"host.process.output",
 	"host.shell.get",
 	"host.shell.output",
+	"host.shell.recording",
 	"host.events",
 	"intent.get",
 	"intent.list",

@@ -76,6 +76,15 @@ fits("list of ids", value) if {
 	every element in value { counts(element) }
 }
 
+fits("list of ports", value) if {
+	is_array(value)
+	every element in value {
+		counts(element)
+		element > 0
+		element < 65536
+	}
+}
+
 fits("list of directories that end in a slash", value) if {
 	is_array(value)
 	every element in value {

@@ -34,7 +34,7 @@ op := object.get(input, ["request", "op"], "")
 
 # METADATA
 # title: The operations on a session
-on_session := {"host.session.signal", "host.session.pause", "host.session.resume", "host.session.close", "host.session.narrow"}
+on_session := {"host.session.signal", "host.session.pause", "host.session.resume", "host.session.close", "host.session.narrow", "host.session.forward"}
 
 # METADATA
 # title: The operations on one execution
@@ -152,7 +152,7 @@ deny contains {
 	"message": "the grant of the session has ended",
 } if {
 	input.session.grant.expires_at_ns <= input.now_ns
-	op in {"host.process.input", "host.process.modify", "host.process.resume", "host.session.resume", "host.shell.input", "host.shell.resize", "host.shell.attach", "host.shell.run"}
+	op in {"host.process.input", "host.process.modify", "host.process.resume", "host.session.resume", "host.shell.input", "host.shell.resize", "host.shell.attach", "host.shell.run", "host.session.forward"}
 }
 
 # METADATA
@@ -170,6 +170,28 @@ deny contains {
 	granted := input.session.grant.exec.signals
 	not signal in granted
 }
+
+# METADATA
+# title: The port is one that the grant opens to the owner
+# description: A grant that says nothing of it opens none.
+# labels: {concern: network}
+deny contains {
+	"code": "forward_not_allowed",
+	"subject": sprintf("forward:%d", [input.request.forward.port]),
+	"message": "the grant of the session does not open the port to its owner",
+} if {
+	op == "host.session.forward"
+	not opened
+}
+
+opened if {
+	forward := input.session.grant.network.forward
+	is_object(forward)
+	not forward.ports
+	input.request.forward.port > 0
+}
+
+opened if input.request.forward.port in input.session.grant.network.forward.ports
 
 asked_signal := input.request.signal.signal
 

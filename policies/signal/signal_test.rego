@@ -176,3 +176,36 @@ not_going_on := {
 	"host.process.input": false, "host.process.modify": false, "host.process.resume": false,
 	"host.process.signal": true, "host.process.pause": true, "host.process.cancel": true, "host.process.delete": true,
 }
+
+forwarding(port, network) := {
+	"request": {"op": "host.session.forward", "principal": {"uid": 1000}, "forward": {"session_id": "s", "port": port}},
+	"session": {"principal": {"uid": 1000}, "grant": {"exec": {}, "network": network}},
+	"now_ns": 100,
+}
+
+forwarded(document) := {deny.code | some deny in decision.deny} if {
+	decision := signal.decision with input as document
+}
+
+test_a_port_is_forwarded_where_the_grant_opens_it if {
+	every network in [{"mode": "none", "forward": {}}, {"mode": "none", "forward": {"ports": [80, 8000]}}] {
+		decision := signal.decision with input as forwarding(8000, network)
+		decision.allow == true
+	}
+}
+
+test_a_port_is_forwarded_nowhere_else if {
+	every network in [{"mode": "none"}, {"mode": "full", "forward": null}, {"mode": "none", "forward": {"ports": []}}, {"mode": "none", "forward": {"ports": [80]}}] {
+		forwarded(forwarding(8000, network)) == {"forward_not_allowed"}
+	}
+	forwarded(forwarding(0, {"mode": "none", "forward": {}})) == {"forward_not_allowed"}
+}
+
+test_a_forwarding_ends_with_the_grant if {
+	ended := json.patch(forwarding(80, {"mode": "none", "forward": {}}), [{"op": "add", "path": "/session/grant/expires_at_ns", "value": 99}])
+	forwarded(ended) == {"expired"}
+}
+
+test_nobody_forwards_into_anothers_session if {
+	"operation_not_allowed" in forwarded(json.patch(forwarding(80, {"mode": "none", "forward": {}}), [{"op": "replace", "path": "/request/principal/uid", "value": 1001}]))
+}

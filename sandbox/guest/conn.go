@@ -273,9 +273,30 @@ func (c *Conn) Terminal(ctx context.Context) (master, slave *os.File, err error)
 		return nil, nil, err
 	}
 	if len(a.files) != 2 {
+		closeFiles(a.files)
 		return nil, nil, errMalformed
 	}
 	return a.files[0], a.files[1], nil
+}
+
+// Connect makes a connection to a port of the session's loopback: a socket in non-blocking mode, connected or about to be. It is
+// the caller's to close.
+func (c *Conn) Connect(ctx context.Context, port uint16) (*os.File, error) {
+	a, err := c.ask(ctx, kindConnect, &connectFrame{uint32(port)})
+	if err != nil {
+		return nil, err
+	}
+	if len(a.files) != 1 {
+		closeFiles(a.files)
+		return nil, errMalformed
+	}
+	return a.files[0], nil
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
 }
 
 // Foreground signals the process group that a terminal listens to. It is found and signalled inside, where no number
@@ -425,9 +446,9 @@ func (c *Conn) dispatch(msg []byte, fds *[]int) error {
 	case kindOpened:
 		err := decode(rest, nil)
 		var a answer
-		if w != nil && err == nil && len(*fds) == 2 {
+		if w != nil && err == nil {
 			for _, fd := range *fds {
-				a.files = append(a.files, os.NewFile(uintptr(fd), "terminal"))
+				a.files = append(a.files, os.NewFile(uintptr(fd), "opened inside"))
 			}
 			*fds = nil
 		}

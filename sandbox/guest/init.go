@@ -164,6 +164,11 @@ func (g *guestInit) serve() {
 			if err == nil {
 				g.answer(call, g.foreground(fds[0], syscall.Signal(f.signal)))
 			}
+		case kindConnect:
+			var f connectFrame
+			if err = decode(rest, &f); err == nil {
+				g.connect(call, f.port)
+			}
 		case kindAllow:
 			if err = decode(rest, nil); err == nil {
 				moved, err = g.extend(call, fds)

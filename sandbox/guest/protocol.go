@@ -31,6 +31,10 @@ import (
 //	  │  foreground f {signo} + master              │  whoever that terminal listens to
 //	  ├────────────────────────────────────────────▶│
 //	  │◀───────────────────────── done f │ failed f ─┤
+//	  │  connect c {port}                           │  on the session's loopback
+//	  ├────────────────────────────────────────────▶│
+//	  │◀─────────────────────── opened c │ failed c ─┤
+//	  │    + socket                                 │
 //	  │◀──────────────── exited n {status, rusage} ─┤  once for each started, after it
 //	  │                                             │
 //	  ╳  end of file                                │  init exits; the kernel kills the pid namespace
@@ -45,6 +49,7 @@ const (
 	kindAllow                 //
 	kindTerminal              //
 	kindForeground            //
+	kindConnect               //
 	kindDone                  // init to runner
 	kindReady                 //
 	kindOpened                //
@@ -56,7 +61,7 @@ const (
 // Version is the first member of setup: runner and init are built together, and
 // a stray mixture of the two must not run. A runner that is replaced under live sessions
 // speaks with the inits of the one before, so it changes with every change of a message.
-const Version = 6
+const Version = 7
 
 // What bounds a decoded list: execve's own limits are lower.
 const (
@@ -128,6 +133,7 @@ const (
 	StageSignal                    // ESRCH: the command has been reaped
 	StageRequest                   // init could not understand the request
 	StageTerminal                  // there is no terminal to be had, or it could not become the command's
+	StageConnect                   // a port of the loopback cannot be reached (ECONNREFUSED: nobody listens)
 )
 
 var stages = [...]string{
@@ -139,6 +145,7 @@ var stages = [...]string{
 	StageRequest: "request",
 
 	StageTerminal: "terminal",
+	StageConnect:  "connect",
 }
 
 func (s Stage) String() string {
@@ -175,6 +182,7 @@ type (
 	}
 	startedFrame    struct{ pid int32 }
 	foregroundFrame struct{ signal int32 }
+	connectFrame    struct{ port uint32 }
 	readyFrame      struct{ landlock uint32 }
 )
 
@@ -275,6 +283,9 @@ func (f *signalFrame) decode(d *decoder) {
 
 func (f *foregroundFrame) encode(b []byte) []byte { return putU32(b, uint32(f.signal)) }
 func (f *foregroundFrame) decode(d *decoder)      { f.signal = int32(d.u32()) }
+
+func (f *connectFrame) encode(b []byte) []byte { return putU32(b, f.port) }
+func (f *connectFrame) decode(d *decoder)      { f.port = d.u32() }
 
 func (f *startedFrame) encode(b []byte) []byte { return putU32(b, uint32(f.pid)) }
 func (f *startedFrame) decode(d *decoder)      { f.pid = int32(d.u32()) }

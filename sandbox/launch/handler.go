@@ -65,6 +65,8 @@ type Handler interface {
 	Load(session string) (sandbox.Load, error)
 	// Collect opens regular files of the session. Serve closes them once they have been sent.
 	Collect(ctx context.Context, session string, paths []string) ([]sandbox.Artifact, error)
+	// Connect makes a connection to a port of the session's loopback, from inside. Serve closes the socket once it has been sent.
+	Connect(ctx context.Context, session string, port uint16) (*os.File, error)
 	// Changes tells what an overlay has that its source has not, in order of paths: limit of them at
 	// most, those after a path, and whether there are more. An empty target is the session's only overlay.
 	Changes(ctx context.Context, session, target, after string, limit int) (changes []sandbox.Change, more bool, err error)

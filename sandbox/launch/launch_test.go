@@ -249,6 +249,21 @@ func (f *fake) Forget(session, exec string) {
 	}
 }
 
+func (f *fake) Connect(_ context.Context, session string, port uint16) (*os.File, error) {
+	if session != "s" {
+		return nil, sandbox.Errorf(sandbox.CodeNoSession, "%s", session)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}}); err != nil && err != unix.EINPROGRESS {
+		unix.Close(fd)
+		return nil, sandbox.Errorf(sandbox.CodeNotListening, "%v", err)
+	}
+	return os.NewFile(uintptr(fd), "socket"), nil
+}
+
 func (f *fake) CloseStdin(session, exec string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -275,6 +276,53 @@ func unpack(m message) ([]sandbox.Artifact, error) {
 	}
 	packet.CloseAll(fds)
 	return out, nil
+}
+
+// Connect makes a connection to a port of the session's loopback, from inside. The caller closes it.
+func (r *Runner) Connect(ctx context.Context, session string, port uint16) (net.Conn, error) {
+	messages, err := r.call(ctx, kindConnect, connectCall{session, port})
+	if err != nil {
+		return nil, err
+	}
+	if len(messages) != 1 || len(messages[0].fds) != 1 {
+		answer{messages: messages}.discard()
+		return nil, sandbox.Errorf(sandbox.CodeInternal, "connect: %v", errMalformed)
+	}
+	f := os.NewFile(uintptr(messages[0].fds[0]), "forwarded")
+	defer f.Close()
+	if err := connected(ctx, f); err != nil {
+		return nil, err
+	}
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeNetwork, "forward: %v", err)
+	}
+	return conn, nil
+}
+
+// connected waits until a connection that is being made stands.
+func connected(ctx context.Context, f *os.File) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { f.SetWriteDeadline(time.Unix(1, 0)) })()
+	refused := 0
+	err = conn.Write(func(fd uintptr) bool {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		if n, _ := unix.Poll(p, 0); n == 0 {
+			return false
+		}
+		refused, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
+		return true
+	})
+	switch {
+	case err != nil:
+		return sandbox.Errorf(sandbox.CodeNetwork, "forward: %v", err)
+	case refused != 0:
+		return sandbox.Errorf(sandbox.CodeNotListening, "connect: %v", unix.Errno(refused))
+	}
+	return nil
 }
 
 // Changes returns what an overlay has that its source has not, in order of paths: limit of them at

@@ -165,6 +165,7 @@ var operations = map[kind]operation{
 	kindStart:    (*server).start,
 	kindAttach:   (*server).attach,
 	kindCollect:  (*server).collect,
+	kindConnect:  (*server).connect,
 }
 
 // simple is an operation with one body each way and no descriptor.
@@ -501,6 +502,20 @@ func (s *server) collect(ctx context.Context, id uint64, body []byte, fds []int)
 		rest = rest[packet.Descriptors:]
 	}
 	return s.artifacts(kindReply, id, rest)
+}
+
+func (s *server) connect(ctx context.Context, id uint64, body []byte, fds []int) error {
+	packet.CloseAll(fds)
+	var c connectCall
+	if err := decode(body, &c); err != nil {
+		return s.fail(id, sandbox.Errorf(sandbox.CodeInvalidSpec, "%v", err))
+	}
+	socket, err := s.handler.Connect(ctx, c.Session, c.Port)
+	if err != nil {
+		return s.fail(id, err)
+	}
+	defer socket.Close()
+	return s.reply(kindReply, id, none{}, socket)
 }
 
 func (s *server) artifacts(k kind, id uint64, list []sandbox.Artifact) error {

@@ -45,6 +45,10 @@ import (
 //	  │◀──────────────────────── part n {…} + descriptors ┤  as many as the files need
 //	  │◀──────────────────────── reply n {…} + descriptors┤
 //	  │                                                  │
+//	  │  connect n {session, port}                       │  made inside
+//	  ├─────────────────────────────────────────────────▶│
+//	  │◀────────────────────── reply n {} + socket │ failure n
+//	  │                                                  │
 //	  │  cancel n                                        │  the caller has left; n is answered all the same
 //	  ├─────────────────────────────────────────────────▶│
 //	  ╳  end of file, either way                         │  the runner holds what was started for the next daemon
@@ -70,6 +74,7 @@ const (
 	kindDiscard                    //
 	kindNarrow                     //
 	kindForeground                 //
+	kindConnect                    //
 	kindClose                      //
 	kindCancel                     //
 	kindReply                      // runner to daemon
@@ -81,7 +86,7 @@ const (
 type kind byte
 
 // version changes with every change of a message.
-const version = 7
+const version = 8
 
 // The bodies that are not nouns of package sandbox.
 type (
@@ -109,6 +114,10 @@ type (
 	startReply struct {
 		Started time.Time
 		Stdin   bool
+	}
+	connectCall struct {
+		Session string
+		Port    uint16
 	}
 	collectCall struct {
 		Session string

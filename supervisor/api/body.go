@@ -43,6 +43,8 @@ var bodies = map[Op]func(*Request, []byte) (Scope, *Error){
 	OpBlobPut:       parametersOf(func(r *Request, p *BlobPut) Scope { r.Blob = p; return Scope{} }),
 	OpSessionNarrow: parametersOf(func(r *Request, p *SessionNarrow) Scope { r.Narrow = p; return p.Scope }),
 
+	OpSessionForward: parametersOf(func(r *Request, p *SessionForward) Scope { r.Forward = p; return p.Scope }),
+
 	OpApprove: parametersOf(setVerdict),
 	OpDeny:    parametersOf(setVerdict),
 
@@ -153,6 +155,8 @@ func (r *Request) SessionID() *string {
 		return &r.Space.SessionID
 	case r.Narrow != nil:
 		return &r.Narrow.SessionID
+	case r.Forward != nil:
+		return &r.Forward.SessionID
 	case r.File != nil:
 		return &r.File.SessionID
 	}

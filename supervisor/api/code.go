@@ -65,6 +65,9 @@ const (
 	CodeStdinClosed        Code = "stdin_closed"
 	CodeStdinFull          Code = "stdin_full"
 	CodeNoShell            Code = "no_shell"
+	CodeNotRecorded        Code = "not_recorded"
+	CodeNotListening       Code = "not_listening"
+	CodeForwardEnded       Code = "forward_ended"
 	CodeShellClosed        Code = "shell_closed"
 	CodeWriterHeld         Code = "writer_held"
 	CodeShellBusy          Code = "shell_busy"
@@ -169,6 +172,8 @@ const (
 	CodeOutputModeNotAllowed Code = "output_mode_not_allowed"
 	CodeOutputNotAllowed     Code = "output_not_allowed"
 	CodeSignalNotAllowed     Code = "signal_not_allowed"
+	CodeForwardNotAllowed    Code = "forward_not_allowed"
+	CodeShellNotAllowed      Code = "shell_not_allowed"
 	CodeScopeRequired        Code = "scope_required"
 	CodeBackgroundNotAllowed Code = "background_not_allowed"
 	CodeProfileNotAllowed    Code = "profile_not_allowed"
@@ -241,6 +246,9 @@ var Codes = []CodeInfo{
 	{CodeSessionPaused, 409, "The session is paused; resume it first."},
 	{CodeStdinClosed, 409, "The execution was not started with stdin_open, or its stdin has been closed."},
 	{CodeStdinFull, 429, "The command does not read; a part of the input was written, and the payload says how much."},
+	{CodeNotListening, 409, "Nothing listens on the port inside the session."},
+	{CodeForwardEnded, 404, "The forwarding has ended, or there never was one of this name."},
+	{CodeNotRecorded, 404, "The shell was not recorded, or its recording is not kept any more."},
 	{CodeNoShell, 409, "The execution is not a shell: it has no terminal."},
 	{CodeWriterHeld, 409, "Somebody is attached to the shell and types; takeover makes him an observer."},
 	{CodeShellBusy, 409, "The shell was not at its prompt in time, or does not say when it is."},
@@ -398,6 +406,8 @@ var Codes = []CodeInfo{
 	{CodeCwdNotAllowed, 403, "The working directory of the execution is not granted."},
 	{CodeOutputModeNotAllowed, 403, "The output mode is not granted."},
 	{CodeOutputNotAllowed, 403, "A path of outputs is not granted."},
+	{CodeForwardNotAllowed, 403, "The port is not one that the grant opens to the owner of the session."},
+	{CodeShellNotAllowed, 403, "The grant has no shells; commands are another thing."},
 	{CodeSignalNotAllowed, 403, "The signal is not granted."},
 	{CodeScopeRequired, 403, "Policy requires a scope, and none was declared."},
 	{CodeBackgroundNotAllowed, 403, "Processes may not outlive the execution that started them."},

@@ -80,22 +80,23 @@ type Version struct {
 // Ask is the body of policy.decide: an operation and its parameters. The principal
 // is the peer, as always.
 type Ask struct {
-	Op      Op             `json:"op"`
-	Open    *SessionOpen   `json:"open,omitzero"`
-	Exec    *Exec          `json:"exec,omitzero"`
-	Signal  *SessionSignal `json:"signal,omitzero"`
-	Session *SessionTarget `json:"session,omitzero"` // host.session.pause and resume
-	Close   *SessionClose  `json:"close,omitzero"`
-	Input   *ProcessInput  `json:"input,omitzero"`
-	Deliver *ProcessSignal `json:"deliver,omitzero"` // host.process.signal
-	Modify  *ProcessModify `json:"modify,omitzero"`
-	Process *ProcessTarget `json:"process,omitzero"` // host.process.pause, resume and delete
-	Cancel  *ProcessCancel `json:"cancel,omitzero"`
-	Stop    *ProcessStop   `json:"stop,omitzero"`
-	Drain   *Drain         `json:"drain,omitzero"`
-	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
-	Narrow  *SessionNarrow `json:"narrow,omitzero"`
-	Verdict *Verdict       `json:"verdict,omitzero"` // host.approval.approve and deny
+	Op      Op              `json:"op"`
+	Open    *SessionOpen    `json:"open,omitzero"`
+	Exec    *Exec           `json:"exec,omitzero"`
+	Signal  *SessionSignal  `json:"signal,omitzero"`
+	Session *SessionTarget  `json:"session,omitzero"` // host.session.pause and resume
+	Close   *SessionClose   `json:"close,omitzero"`
+	Input   *ProcessInput   `json:"input,omitzero"`
+	Deliver *ProcessSignal  `json:"deliver,omitzero"` // host.process.signal
+	Modify  *ProcessModify  `json:"modify,omitzero"`
+	Process *ProcessTarget  `json:"process,omitzero"` // host.process.pause, resume and delete
+	Cancel  *ProcessCancel  `json:"cancel,omitzero"`
+	Stop    *ProcessStop    `json:"stop,omitzero"`
+	Drain   *Drain          `json:"drain,omitzero"`
+	Space   *Workspace      `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
+	Narrow  *SessionNarrow  `json:"narrow,omitzero"`
+	Forward *SessionForward `json:"forward,omitzero"`
+	Verdict *Verdict        `json:"verdict,omitzero"` // host.approval.approve and deny
 
 	Activate *PolicyActivate `json:"activate,omitzero"` // admin.policy.activate and preview
 }
@@ -105,7 +106,7 @@ func AskOf(r *Request) Ask {
 	return Ask{
 		Op: r.Op, Open: r.Open, Exec: r.Exec, Signal: r.Signal, Session: r.Session, Close: r.Close, Input: r.Input,
 		Deliver: r.Deliver, Modify: r.Modify, Process: r.Process, Cancel: r.Cancel, Stop: r.Stop, Drain: r.Drain,
-		Space: r.Space, Narrow: r.Narrow, Verdict: r.Verdict, Activate: r.Activate,
+		Space: r.Space, Narrow: r.Narrow, Verdict: r.Verdict, Activate: r.Activate, Forward: r.Forward,
 	}
 }
 
@@ -122,7 +123,7 @@ func (a *Ask) Into(r *Request) {
 	}
 	r.Open, r.Exec, r.Signal, r.Session, r.Close, r.Input = a.Open, a.Exec, a.Signal, a.Session, a.Close, a.Input
 	r.Deliver, r.Modify, r.Process, r.Cancel, r.Stop, r.Drain = a.Deliver, a.Modify, a.Process, a.Cancel, a.Stop, a.Drain
-	r.Space, r.Narrow, r.Verdict, r.Activate = a.Space, a.Narrow, a.Verdict, a.Activate
+	r.Space, r.Narrow, r.Verdict, r.Activate, r.Forward = a.Space, a.Narrow, a.Verdict, a.Activate, a.Forward
 }
 
 // Scopes are those that the parameters of the question declare.
@@ -147,6 +148,7 @@ func (a *Ask) Scopes() []Scope {
 	add(a.Drain != nil, func() Scope { return a.Drain.Scope })
 	add(a.Space != nil, func() Scope { return a.Space.Scope })
 	add(a.Narrow != nil, func() Scope { return a.Narrow.Scope })
+	add(a.Forward != nil, func() Scope { return a.Forward.Scope })
 	add(a.Verdict != nil, func() Scope { return a.Verdict.Scope })
 	add(a.Activate != nil, func() Scope { return a.Activate.Scope })
 	return scopes

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/stockade-dev/stockade/sandbox"
 )
@@ -86,6 +87,29 @@ type Ceilings struct {
 type GrantNetwork struct {
 	Mode  string        `json:"mode"`            // "none", "egress" (what allow names) or "full" (the public internet, and what allow names)
 	Allow []Destination `json:"allow,omitempty"` // of egress and full
+
+	Forward *GrantForward `json:"forward,omitzero"` // what its owner may reach inside; absent is nothing
+}
+
+// GrantForward lets the owner of a session reach ports on its loopback (host.session.forward).
+type GrantForward struct {
+	Ports []uint16 `json:"ports,omitzero"` // absent = every port
+}
+
+// Admits reports whether a port may be reached.
+func (f *GrantForward) Admits(port uint16) bool {
+	return f != nil && (f.Ports == nil || slices.Contains(f.Ports, port))
+}
+
+// Within reports whether all that f lets reach another lets reach, too.
+func (f *GrantForward) Within(outer *GrantForward) bool {
+	switch {
+	case f == nil || outer != nil && outer.Ports == nil:
+		return true
+	case f.Ports == nil:
+		return false
+	}
+	return !slices.ContainsFunc(f.Ports, func(port uint16) bool { return !outer.Admits(port) })
 }
 
 // Spec is the network for whoever builds it, or compares it with another ([sandbox.Network.Within]).
@@ -134,6 +158,15 @@ type GrantExec struct {
 	Background       bool     `json:"background,omitzero"`      // processes may outlive the execution that started them
 	Queue            *bool    `json:"queue,omitzero"`           // false: what cannot start at once is refused; absent = it waits (R052)
 	OutputPrefixes   []string `json:"output_prefixes,omitzero"` // inside paths that `outputs` may name
+
+	Shells *bool        `json:"shells,omitzero"` // false: none is opened; absent = as commands are (R175)
+	Record *GrantRecord `json:"record,omitzero"` // absent: shells are not recorded
+}
+
+// GrantRecord has every shell of a session recorded, from its beginning on, as an asciicast.
+type GrantRecord struct {
+	Bytes int64 `json:"bytes,omitzero"` // of output, and of what is noted beside it, at most; 0 = ceilings.output_bytes
+	Input bool  `json:"input,omitzero"` // what is typed, too; but nothing that is secret, or is typed where nothing is to be seen of it
 }
 
 // GrantFS bounds the file tools of a session (R093 to R106). They work inside, as the session's

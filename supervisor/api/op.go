@@ -16,7 +16,10 @@ const (
 	OpSessionResume Op = "host.session.resume"
 	OpSessionClose  Op = "host.session.close"
 	OpSessionNarrow Op = "host.session.narrow"
-	OpExec          Op = "host.exec"
+
+	OpSessionForward Op = "host.session.forward"
+
+	OpExec Op = "host.exec"
 
 	OpWorkspaceDiff    Op = "host.workspace.diff"
 	OpWorkspaceCommit  Op = "host.workspace.commit"
@@ -57,6 +60,8 @@ const (
 	OpShellClose  Op = "host.shell.close"
 	OpShellAttach Op = "host.shell.attach"
 	OpShellRun    Op = "host.shell.run"
+
+	OpShellRecording Op = "host.shell.recording"
 
 	OpApprovalList Op = "host.approval.list"
 	OpApprovalGet  Op = "host.approval.get"

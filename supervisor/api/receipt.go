@@ -84,6 +84,7 @@ type Payload struct {
 	Control *ControlResult `json:"control,omitzero"`
 	Shell   *ShellResult   `json:"shell,omitzero"`
 	Space   *SpaceResult   `json:"workspace,omitzero"`
+	Forward *ForwardResult `json:"forward,omitzero"`
 	File    *file.Result   `json:"file,omitzero"`
 	Blob    *BlobResult    `json:"blob,omitzero"`
 	Verdict *VerdictResult `json:"verdict,omitzero"`
@@ -182,6 +183,7 @@ type ExecResult struct {
 	Silent       []string   `json:"unreported_layers,omitempty"` // that cannot say what they refuse; of a command that failed
 	Network      *Traffic   `json:"network,omitzero"`            // through the relay
 	Transcript   string     `json:"transcript,omitempty"`        // of a shell: sha256:<hex> of all that came out of its terminal, kept or not, marks included
+	Recording    *Recording `json:"recording,omitzero"`          // of a shell that was recorded
 	Commands     int64      `json:"commands,omitzero"`           // of a shell: how many it said had ended
 	StartedAtNS  int64      `json:"started_at_ns,omitzero"`
 	StartedAt    string     `json:"started_at,omitempty"`
@@ -189,6 +191,16 @@ type ExecResult struct {
 	EndedAt      string     `json:"ended_at,omitempty"`
 	ErrorCode    Code       `json:"error_code,omitzero"`
 	ErrorMessage string     `json:"error_message,omitempty"`
+}
+
+// Recording is what a shell looked like from its beginning on: an asciicast v2, for any player of those.
+type Recording struct {
+	Digest     string  `json:"digest"` // sha256:<hex> of the asciicast, with what was typed
+	Cast       *Output `json:"cast"`   // the asciicast: inline_text or a blob
+	Events     int64   `json:"events"`
+	DurationNS int64   `json:"duration_ns"`        // until the last event
+	Input      bool    `json:"input,omitzero"`     // what was typed was recorded
+	Truncated  bool    `json:"truncated,omitzero"` // there was more than the grant has room for
 }
 
 // LimitHit is a ceiling that was reached while a command ran.
@@ -223,6 +235,26 @@ type Traffic struct {
 	Questions   int64 `json:"dns_questions"`
 	Sent        int64 `json:"sent_bytes"`
 	Received    int64 `json:"received_bytes"`
+}
+
+// ForwardResult is the payload of host.session.forward.
+type ForwardResult struct {
+	Status      string `json:"status"` // closed, error
+	Port        uint16 `json:"port,omitzero"`
+	Reason      string `json:"reason,omitempty"` // "cut": the session ended or was narrowed; otherwise its caller left
+	Connections int64  `json:"connections"`      // that were made inside
+	Refused     int64  `json:"refused"`          // that were not: nobody listened
+	Sent        int64  `json:"sent_bytes"`       // into the session
+	Received    int64  `json:"received_bytes"`
+	ErrorCode   Code   `json:"error_code,omitzero"`
+}
+
+// ForwardEnded is the status with which a WebSocket is closed when the forwarding that it has open was cut.
+const ForwardEnded = 4001
+
+// ForwardMessage is the text message to who has a forwarding open.
+type ForwardMessage struct {
+	IntentID string `json:"intent_id"` // by which connections join
 }
 
 // SpaceResult is the payload of host.workspace.commit and discard, and the answer of diff.

@@ -15,27 +15,28 @@ type Request struct {
 	// content, the answer is the first one's receipt, also across a restart.
 	Key string `json:"idempotency_key,omitempty"`
 
-	Open    *SessionOpen   `json:"open,omitzero"`
-	Exec    *Exec          `json:"exec,omitzero"`
-	Signal  *SessionSignal `json:"signal,omitzero"`
-	Session *SessionTarget `json:"session,omitzero"` // host.session.pause and resume
-	Close   *SessionClose  `json:"close,omitzero"`
-	Input   *ProcessInput  `json:"input,omitzero"`
-	Deliver *ProcessSignal `json:"deliver,omitzero"` // host.process.signal
-	Modify  *ProcessModify `json:"modify,omitzero"`
-	Process *ProcessTarget `json:"process,omitzero"` // host.process.pause, resume and delete
-	Cancel  *ProcessCancel `json:"cancel,omitzero"`
-	Stop    *ProcessStop   `json:"stop,omitzero"`
-	Keys    *ShellInput    `json:"shell_input,omitzero"`
-	Resize  *ShellResize   `json:"shell_resize,omitzero"`
-	Hangup  *ShellClose    `json:"shell_close,omitzero"`
-	Attach  *ShellAttach   `json:"shell_attach,omitzero"`
-	Run     *ShellRun      `json:"shell_run,omitzero"`
-	Drain   *Drain         `json:"drain,omitzero"`
-	Space   *Workspace     `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
-	Narrow  *SessionNarrow `json:"narrow,omitzero"`
-	File    *FileTool      `json:"file,omitzero"`    // host.fs.*
-	Verdict *Verdict       `json:"verdict,omitzero"` // host.approval.approve and deny
+	Open    *SessionOpen    `json:"open,omitzero"`
+	Exec    *Exec           `json:"exec,omitzero"`
+	Signal  *SessionSignal  `json:"signal,omitzero"`
+	Session *SessionTarget  `json:"session,omitzero"` // host.session.pause and resume
+	Close   *SessionClose   `json:"close,omitzero"`
+	Input   *ProcessInput   `json:"input,omitzero"`
+	Deliver *ProcessSignal  `json:"deliver,omitzero"` // host.process.signal
+	Modify  *ProcessModify  `json:"modify,omitzero"`
+	Process *ProcessTarget  `json:"process,omitzero"` // host.process.pause, resume and delete
+	Cancel  *ProcessCancel  `json:"cancel,omitzero"`
+	Stop    *ProcessStop    `json:"stop,omitzero"`
+	Keys    *ShellInput     `json:"shell_input,omitzero"`
+	Resize  *ShellResize    `json:"shell_resize,omitzero"`
+	Hangup  *ShellClose     `json:"shell_close,omitzero"`
+	Attach  *ShellAttach    `json:"shell_attach,omitzero"`
+	Run     *ShellRun       `json:"shell_run,omitzero"`
+	Drain   *Drain          `json:"drain,omitzero"`
+	Space   *Workspace      `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
+	Narrow  *SessionNarrow  `json:"narrow,omitzero"`
+	Forward *SessionForward `json:"forward,omitzero"`
+	File    *FileTool       `json:"file,omitzero"`    // host.fs.*
+	Verdict *Verdict        `json:"verdict,omitzero"` // host.approval.approve and deny
 
 	Activate *PolicyActivate `json:"activate,omitzero"` // admin.policy.activate and preview
 
@@ -188,6 +189,14 @@ type SessionNarrow struct {
 	Scope     Scope        `json:"scope,omitzero"`
 }
 
+// SessionForward lets its caller reach a port on the loopback of a session (host.session.forward). It is open as long as the
+// connection that it comes by.
+type SessionForward struct {
+	SessionID string `json:"session_id"`
+	Port      uint16 `json:"port"`
+	Scope     Scope  `json:"scope,omitzero"`
+}
+
 // Stdin is what the command reads: a tagged variant. Absent means end of file at once.
 type Stdin struct {
 	InlineText   *InlineText  `json:"inline_text,omitzero"`
@@ -312,4 +321,5 @@ type Read struct {
 	After     string            `json:"after,omitempty"`    // cursor that an earlier answer gave: what follows it
 	WaitMS    int64             `json:"wait_ms,omitzero"`   // long poll: how long to wait for something to say
 	MaxBytes  int64             `json:"max_bytes,omitzero"` // of output in one answer
+	Input     bool              `json:"input,omitzero"`     // of a recording: what was typed, too
 }

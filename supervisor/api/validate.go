@@ -99,6 +99,16 @@ var checks = map[Op][]check{
 			return destinationsFault("network.allow", r.Narrow.Network.Mode, r.Narrow.Network.Allow)
 		}},
 	},
+	OpSessionForward: {
+		{CodeSessionNotFound, func(r *Request) string { return idFault("session_id", r.Forward.SessionID) }},
+		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Forward.Scope) }},
+		{CodeInvalidParams, func(r *Request) string {
+			if r.Forward.Port == 0 {
+				return "port is not a number from 1 on"
+			}
+			return ""
+		}},
+	},
 	OpWorkspaceDiff: space(
 		check{CodeInvalidParams, func(r *Request) string { return pageFault(r.Space.Limit) }},
 		check{CodeInvalidParams, func(r *Request) string { return optional("after", r.Space.Last(), relFault) }},
@@ -166,12 +176,13 @@ var checks = map[Op][]check{
 		}},
 		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
 	},
-	OpOutput:       processReadChecks,
-	OpShellGet:     processReadChecks,
-	OpShellOutput:  processReadChecks,
-	OpProcessGet:   processReadChecks,
-	OpProcessWait:  processReadChecks,
-	OpProcessWatch: processReadChecks,
+	OpOutput:         processReadChecks,
+	OpShellGet:       processReadChecks,
+	OpShellOutput:    processReadChecks,
+	OpShellRecording: processReadChecks,
+	OpProcessGet:     processReadChecks,
+	OpProcessWait:    processReadChecks,
+	OpProcessWatch:   processReadChecks,
 	OpProcessList: {
 		{CodeSessionNotFound, func(r *Request) string { return optional("session_id", r.Read.SessionID, idFault) }},
 		{CodeInvalidLabel, func(r *Request) string { return labelsFault(r.Read.Labels) }},
@@ -337,22 +348,23 @@ func (r *Request) Validate() *Error {
 // parametersMatch reports whether exactly the member that Op names is set.
 func (r *Request) parametersMatch() bool {
 	set := map[Op]bool{
-		OpSessionOpen:   r.Open != nil,
-		OpSessionSignal: r.Signal != nil,
-		OpSessionClose:  r.Close != nil,
-		OpProcessInput:  r.Input != nil,
-		OpProcessSignal: r.Deliver != nil,
-		OpProcessModify: r.Modify != nil,
-		OpProcessCancel: r.Cancel != nil,
-		OpProcessStop:   r.Stop != nil,
-		OpDrain:         r.Drain != nil,
-		OpSessionNarrow: r.Narrow != nil,
-		OpBlobPut:       r.Blob != nil,
-		OpShellInput:    r.Keys != nil,
-		OpShellResize:   r.Resize != nil,
-		OpShellClose:    r.Hangup != nil,
-		OpShellAttach:   r.Attach != nil,
-		OpShellRun:      r.Run != nil,
+		OpSessionOpen:    r.Open != nil,
+		OpSessionSignal:  r.Signal != nil,
+		OpSessionClose:   r.Close != nil,
+		OpProcessInput:   r.Input != nil,
+		OpProcessSignal:  r.Deliver != nil,
+		OpProcessModify:  r.Modify != nil,
+		OpProcessCancel:  r.Cancel != nil,
+		OpProcessStop:    r.Stop != nil,
+		OpDrain:          r.Drain != nil,
+		OpSessionNarrow:  r.Narrow != nil,
+		OpSessionForward: r.Forward != nil,
+		OpBlobPut:        r.Blob != nil,
+		OpShellInput:     r.Keys != nil,
+		OpShellResize:    r.Resize != nil,
+		OpShellClose:     r.Hangup != nil,
+		OpShellAttach:    r.Attach != nil,
+		OpShellRun:       r.Run != nil,
 	}
 	for _, group := range []struct {
 		set bool

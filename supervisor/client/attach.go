@@ -44,6 +44,16 @@ func (c *Client) Attach(ctx context.Context, execID string, s Seat) (*Attachment
 			q.Set(name, value)
 		}
 	}
+	conn, err := c.converse(ctx, shell(execID)+"/attach?"+q.Encode())
+	if err != nil {
+		return nil, err
+	}
+	conn.SetReadLimit(4 << 20)
+	return &Attachment{conn: conn}, nil
+}
+
+// converse opens a WebSocket. A refusal is an *api.Error.
+func (c *Client) converse(ctx context.Context, path string) (*websocket.Conn, error) {
 	h := http.Header{}
 	if c.scope != (api.Scope{}) {
 		scope, err := api.Encode(c.scope)
@@ -53,7 +63,7 @@ func (c *Client) Attach(ctx context.Context, execID string, s Seat) (*Attachment
 		h.Set("Stockade-Scope", string(scope))
 	}
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) }, DisableKeepAlives: true}
-	conn, resp, err := websocket.Dial(ctx, "http://"+host+shell(execID)+"/attach?"+q.Encode(), &websocket.DialOptions{
+	conn, resp, err := websocket.Dial(ctx, "http://"+host+path, &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: h, CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil && resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
@@ -65,8 +75,7 @@ func (c *Client) Attach(ctx context.Context, execID string, s Seat) (*Attachment
 	if err != nil {
 		return nil, &lost{fmt.Errorf("attach: %w", err)}
 	}
-	conn.SetReadLimit(4 << 20)
-	return &Attachment{conn: conn}, nil
+	return conn, nil
 }
 
 func number(n int) string {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 
@@ -69,6 +70,23 @@ func (c *Client) ResizeShell(ctx context.Context, resize api.ShellResize) (*api.
 // CloseShell ends a shell.
 func (c *Client) CloseShell(ctx context.Context, hangup api.ShellClose) (*api.Receipt, error) {
 	return receipt(c.named(ctx, api.OpShellClose, hangup))
+}
+
+// Recording returns what a shell looked like, as an asciicast v2: input says whether with what was typed. The caller closes it.
+func (c *Client) Recording(ctx context.Context, execID string, input bool) (io.ReadCloser, error) {
+	q := url.Values{}
+	if input {
+		q.Set("input", "true")
+	}
+	a := c.get(ctx, shell(execID)+"/recording", q)
+	if a.err != nil {
+		return nil, a.err
+	}
+	if a.resp.StatusCode != http.StatusOK {
+		_, err := document[struct{}](a)
+		return nil, err
+	}
+	return a.resp.Body, nil
 }
 
 func shell(execID string) string { return "/v1/shells/" + url.PathEscape(execID) }

@@ -116,6 +116,10 @@ func TestDocs(t *testing.T) {
 	d.show("POST /v1/shells/{exec_id}/resize", of+"/resize", `{"cols":0,"rows":50}`)
 	d.show("GET /v1/shells/{exec_id}/attach", of+"/attach?observe=perhaps", "")
 	d.show("GET /v1/shells/{exec_id}/attach", "/v1/shells/x-unknown/attach", "")
+	d.show("GET /v1/shells/{exec_id}/recording", of+"/recording", "")
+	d.show("GET /v1/shells/{exec_id}/recording", of+"/recording?input=perhaps", "")
+	d.show("GET /v1/sessions/{session_id}/forward", "/v1/sessions/"+session+"/forward?port=8000", "")
+	d.show("GET /v1/sessions/{session_id}/forward", "/v1/sessions/"+session+"/forward?of=sha256:unknown", "")
 	d.show("POST /v1/shells/{exec_id}/close", of+"/close", `{"mode":"force"}`)
 	d.show("POST /v1/shells/{exec_id}/close", of+"/close", `{"mode":"softly"}`)
 	of = "/v1/executions/"

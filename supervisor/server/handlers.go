@@ -143,53 +143,54 @@ func operateNamed(c *call) {
 // named are the operations that take their parameters as a body.
 func named() map[api.Op]func(*call, *api.Request) {
 	return map[api.Op]func(*call, *api.Request){
-		api.OpSessionOpen:   (*call).carryOut,
-		api.OpSessionGet:    show(Supervisor.Session),
-		api.OpSessionList:   show(Supervisor.Sessions),
-		api.OpSessionEvents: (*call).events,
-		api.OpSessionSignal: (*call).carryOut,
-		api.OpSessionPause:  (*call).carryOut,
-		api.OpSessionResume: (*call).carryOut,
-		api.OpSessionNarrow: (*call).carryOut,
-		api.OpSessionClose:  (*call).carryOut,
-		api.OpExec:          (*call).exec,
-		api.OpShellOpen:     (*call).openShell,
-		api.OpShellGet:      show(Supervisor.Shell),
-		api.OpShellOutput:   (*call).shell,
-		api.OpShellInput:    (*call).carryOut,
-		api.OpShellResize:   (*call).carryOut,
-		api.OpShellClose:    (*call).carryOut,
-		api.OpShellRun:      (*call).carryOut,
-		api.OpProcessGet:    show(Supervisor.Process),
-		api.OpProcessList:   show(Supervisor.Processes),
-		api.OpProcessWait:   show(Supervisor.Wait),
-		api.OpProcessWatch:  (*call).watch,
-		api.OpOutput:        (*call).output,
-		api.OpProcessInput:  (*call).carryOut,
-		api.OpProcessSignal: (*call).carryOut,
-		api.OpProcessModify: (*call).carryOut,
-		api.OpProcessPause:  (*call).carryOut,
-		api.OpProcessResume: (*call).carryOut,
-		api.OpProcessCancel: (*call).carryOut,
-		api.OpProcessDelete: (*call).carryOut,
-		api.OpProcessStop:   (*call).carryOut,
-		api.OpApprovalList:  show(Supervisor.Approvals),
-		api.OpApprovalGet:   show(Supervisor.Approval),
-		api.OpApprove:       (*call).carryOut,
-		api.OpDeny:          (*call).carryOut,
-		api.OpEvents:        (*call).events,
-		api.OpIntentGet:     show(Supervisor.Intent),
-		api.OpIntentList:    show(Supervisor.Intents),
-		api.OpIntentFrames:  (*call).frames,
-		api.OpReceiptGet:    show(Supervisor.Receipt),
-		api.OpReceiptList:   show(Supervisor.Receipts),
-		api.OpCheckpoint:    show(Supervisor.Checkpoint),
-		api.OpBlobGet:       (*call).blob,
-		api.OpHostInfo:      show(Supervisor.HostInfo),
-		api.OpCapabilities:  show(Supervisor.Capabilities),
-		api.OpQuiescence:    show(Supervisor.Quiescence),
-		api.OpSnapshot:      show(Supervisor.Snapshot),
-		api.OpDrain:         (*call).carryOut,
+		api.OpSessionOpen:    (*call).carryOut,
+		api.OpSessionGet:     show(Supervisor.Session),
+		api.OpSessionList:    show(Supervisor.Sessions),
+		api.OpSessionEvents:  (*call).events,
+		api.OpSessionSignal:  (*call).carryOut,
+		api.OpSessionPause:   (*call).carryOut,
+		api.OpSessionResume:  (*call).carryOut,
+		api.OpSessionNarrow:  (*call).carryOut,
+		api.OpSessionClose:   (*call).carryOut,
+		api.OpExec:           (*call).exec,
+		api.OpShellOpen:      (*call).openShell,
+		api.OpShellGet:       show(Supervisor.Shell),
+		api.OpShellOutput:    (*call).shell,
+		api.OpShellRecording: (*call).recording,
+		api.OpShellInput:     (*call).carryOut,
+		api.OpShellResize:    (*call).carryOut,
+		api.OpShellClose:     (*call).carryOut,
+		api.OpShellRun:       (*call).carryOut,
+		api.OpProcessGet:     show(Supervisor.Process),
+		api.OpProcessList:    show(Supervisor.Processes),
+		api.OpProcessWait:    show(Supervisor.Wait),
+		api.OpProcessWatch:   (*call).watch,
+		api.OpOutput:         (*call).output,
+		api.OpProcessInput:   (*call).carryOut,
+		api.OpProcessSignal:  (*call).carryOut,
+		api.OpProcessModify:  (*call).carryOut,
+		api.OpProcessPause:   (*call).carryOut,
+		api.OpProcessResume:  (*call).carryOut,
+		api.OpProcessCancel:  (*call).carryOut,
+		api.OpProcessDelete:  (*call).carryOut,
+		api.OpProcessStop:    (*call).carryOut,
+		api.OpApprovalList:   show(Supervisor.Approvals),
+		api.OpApprovalGet:    show(Supervisor.Approval),
+		api.OpApprove:        (*call).carryOut,
+		api.OpDeny:           (*call).carryOut,
+		api.OpEvents:         (*call).events,
+		api.OpIntentGet:      show(Supervisor.Intent),
+		api.OpIntentList:     show(Supervisor.Intents),
+		api.OpIntentFrames:   (*call).frames,
+		api.OpReceiptGet:     show(Supervisor.Receipt),
+		api.OpReceiptList:    show(Supervisor.Receipts),
+		api.OpCheckpoint:     show(Supervisor.Checkpoint),
+		api.OpBlobGet:        (*call).blob,
+		api.OpHostInfo:       show(Supervisor.HostInfo),
+		api.OpCapabilities:   show(Supervisor.Capabilities),
+		api.OpQuiescence:     show(Supervisor.Quiescence),
+		api.OpSnapshot:       show(Supervisor.Snapshot),
+		api.OpDrain:          (*call).carryOut,
 
 		api.OpPolicyStatus:   show(Supervisor.PolicyStatus),
 		api.OpPolicyPreview:  show(Supervisor.PolicyPreview),
@@ -479,6 +480,24 @@ func (c *call) blob(req *api.Request) {
 	c.w.WriteHeader(http.StatusOK)
 	if _, err := io.Copy(patientWriter{c}, content); err != nil {
 		c.server.options.Log.Info("a blob was not delivered", "blob_ref", req.Read.BlobRef, "error", err)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// recording serves the asciicast of a shell.
+func (c *call) recording(req *api.Request) {
+	content, denial, err := c.server.sup.OpenRecording(c.r.Context(), req)
+	if err != nil || denial != nil {
+		document[struct{}](c, nil, denial, err)
+		return
+	}
+	defer content.Close()
+	h := c.w.Header()
+	h.Set("Content-Type", "application/x-asciicast")
+	h.Set("X-Content-Type-Options", "nosniff")
+	c.w.WriteHeader(http.StatusOK)
+	if _, err := io.Copy(patientWriter{c}, content); err != nil {
+		c.server.options.Log.Info("a recording was not delivered", "exec_id", req.Read.ExecID, "error", err)
 		panic(http.ErrAbortHandler)
 	}
 }

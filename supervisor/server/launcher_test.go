@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"regexp"
@@ -341,6 +342,26 @@ func (e *fakeExec) closeStdin() {
 
 func (f *fake) Foreground(ctx context.Context, session, exec string, sig int) error {
 	return f.Signal(ctx, session, exec, sig)
+}
+
+// Connect reaches an echo.
+func (f *fake) Connect(_ context.Context, _ string, port uint16) (net.Conn, error) {
+	if port != 8000 {
+		return nil, sandbox.Errorf(sandbox.CodeNotListening, "nobody")
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			io.Copy(c, c)
+			c.Close()
+		}
+	}()
+	c, err := net.Dial("tcp4", l.Addr().String())
+	return c, err
 }
 
 func (f *fake) CloseStdin(_ context.Context, session, exec string) error {

@@ -168,12 +168,10 @@ func (c *call) fromURL() (*api.Request, *api.Error) {
 			return nil, err
 		}
 	}
-	switch q.Get("active") {
-	case "", "false":
-	case "true":
-		req.Read.Active = true
-	default:
-		return nil, api.Errorf(api.CodeInvalidHeader, "active is true or false")
+	for name, field := range map[string]*bool{"active": &req.Read.Active, "input": &req.Read.Input} {
+		if *field, err = c.flag(name); err != nil {
+			return nil, err
+		}
 	}
 	for _, label := range q["label"] {
 		name, value, ok := strings.Cut(label, "=")

@@ -35,6 +35,9 @@ func routes() []route {
 		{"POST", "/v1/sessions/{session_id}/resume", api.OpSessionResume, control, "Let everything in a session go on.", nil, api.SessionTarget{}, api.Receipt{}},
 		{"POST", "/v1/sessions/{session_id}/narrow", api.OpSessionNarrow, control, "Take a part of a session's network away. What is reached through it is cut off.",
 			nil, api.SessionNarrow{}, api.Receipt{}},
+		{"GET", "/v1/sessions/{session_id}/forward", api.OpSessionForward, forward,
+			"Reach a port on the loopback of a session, over WebSockets: one has the forwarding open, and says its name; each that says of=NAME carries a connection.",
+			[]string{"port", "of"}, nil, []byte{}},
 		{"GET", "/v1/sessions/{session_id}/diff", api.OpWorkspaceDiff, readDiff, "Read what an overlay of a session has that its source has not: a page, in order of paths.",
 			[]string{"guest_path", "after", "after_bytes", "limit"}, nil, api.SpaceResult{}},
 		{"POST", "/v1/sessions/{session_id}/commit", api.OpWorkspaceCommit, control, "Make the changes of an overlay to its source, all of them or those at and below paths.",
@@ -91,6 +94,8 @@ func routes() []route {
 		{"GET", "/v1/shells/{exec_id}/attach", api.OpShellAttach, attach,
 			"Sit down at a shell, over a WebSocket: what is sent is typed, what comes out is sent. With observe, only the latter.",
 			[]string{"after", "observe", "takeover", "cols", "rows"}, nil, []byte{}},
+		{"GET", "/v1/shells/{exec_id}/recording", api.OpShellRecording, read,
+			"Get what a shell looked like from its beginning on, as an asciicast v2; of one that goes on, what there is.", []string{"input"}, nil, []byte{}},
 		{"POST", "/v1/shells/{exec_id}/close", api.OpShellClose, control, "Hang up, and kill what is left after the grace.", nil, api.ShellClose{}, api.Receipt{}},
 
 		{"GET", "/v1/approvals", api.OpApprovalList, read,

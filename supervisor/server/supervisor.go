@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"io"
+	"net"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -30,6 +31,15 @@ type Supervisor interface {
 	// AttachShell is Do of a host.shell.attach: it types what comes from moves, until that is closed or the shell has ended. tell
 	// is called when it begins to.
 	AttachShell(ctx context.Context, req *api.Request, moves <-chan *api.ShellInput, tell func(news string)) (*api.Receipt, error)
+
+	// OpenRecording returns the recording of a shell, an asciicast. The caller closes it.
+	OpenRecording(ctx context.Context, req *api.Request) (io.ReadCloser, *api.Receipt, error)
+
+	// Forward is Do of a host.session.forward: it is open until closed is. tell gets the name under which connections join it.
+	Forward(ctx context.Context, req *api.Request, closed <-chan struct{}, tell func(intent string)) (*api.Receipt, error)
+
+	// Join makes a connection inside, for a forwarding of p's that is open. The caller closes it; it has CloseWrite.
+	Join(ctx context.Context, p api.Principal, intent string) (net.Conn, error)
 
 	// PutBlob is Do of a blob.put.
 	PutBlob(ctx context.Context, req *api.Request, content io.Reader) (*api.Receipt, error)

@@ -93,6 +93,7 @@ class Ask(Record):
     deliver: Optional[ProcessSignal] = None
     drain: Optional[Drain] = None
     exec: Optional[Exec] = None
+    forward: Optional[SessionForward] = None
     input: Optional[ProcessInput] = None
     modify: Optional[ProcessModify] = None
     narrow: Optional[SessionNarrow] = None
@@ -590,6 +591,8 @@ class ExecResult(Record):
     network: Optional[Traffic] = None
     outputs: Optional[Tuple[Artifact, ...]] = None
     overflow: Optional[Overflow] = None
+    #: of a shell that was recorded
+    recording: Optional[Recording] = None
     signal: Optional[str] = None
     started_at: Optional[str] = None
     started_at_ns: Optional[int] = None
@@ -811,6 +814,25 @@ class FileWrite(Record):
 
 
 @dataclass(frozen=True, repr=False)
+class ForwardResult(Record):
+    """ForwardResult is the payload of host.session.forward."""
+
+    #: closed, error
+    status: str
+    #: that were made inside
+    connections: int
+    #: that were not: nobody listened
+    refused: int
+    #: into the session
+    sent_bytes: int
+    received_bytes: int
+    error_code: Optional[str] = None
+    port: Optional[int] = None
+    #: "cut": the session ended or was narrowed; otherwise its caller left
+    reason: Optional[str] = None
+
+
+@dataclass(frozen=True, repr=False)
 class Frame(Record):
     """Frame is a durable milestone of an intent (R118): journaled before anybody sees it, and seen by all who
     look, in the order of Seq."""
@@ -960,6 +982,10 @@ class GrantExec(Record):
     output_prefixes: Optional[Tuple[str, ...]] = None
     #: false: what cannot start at once is refused; absent = it waits (R052)
     queue: Optional[bool] = None
+    #: absent: shells are not recorded
+    record: Optional[GrantRecord] = None
+    #: false: none is opened; absent = as commands are (R175)
+    shells: Optional[bool] = None
     signals: Optional[Tuple[str, ...]] = None
 
 
@@ -1000,6 +1026,14 @@ class GrantFS(Record):
 
 
 @dataclass(frozen=True, repr=False)
+class GrantForward(Record):
+    """GrantForward lets the owner of a session reach ports on its loopback (host.session.forward)."""
+
+    #: absent = every port
+    ports: Optional[Tuple[int, ...]] = None
+
+
+@dataclass(frozen=True, repr=False)
 class GrantMount(Record):
     """GrantMount is one mount that policy grants."""
 
@@ -1025,6 +1059,18 @@ class GrantNetwork(Record):
     mode: str
     #: of egress and full
     allow: Optional[Tuple[Destination, ...]] = None
+    #: what its owner may reach inside; absent is nothing
+    forward: Optional[GrantForward] = None
+
+
+@dataclass(frozen=True, repr=False)
+class GrantRecord(Record):
+    """GrantRecord has every shell of a session recorded, from its beginning on, as an asciicast."""
+
+    #: of output, and of what is noted beside it, at most; 0 = ceilings.output_bytes
+    bytes: Optional[int] = None
+    #: what is typed, too; but nothing that is secret, or is typed where nothing is to be seen of it
+    input: Optional[bool] = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -1322,6 +1368,7 @@ class Payload(Record):
     control: Optional[ControlResult] = None
     exec: Optional[ExecResult] = None
     file: Optional[ToolResult] = None
+    forward: Optional[ForwardResult] = None
     open: Optional[OpenResult] = None
     policy: Optional[PolicyResult] = None
     shell: Optional[ShellResult] = None
@@ -1659,6 +1706,8 @@ class Read(Record):
     approval_id: Optional[str] = None
     blob_ref: Optional[str] = None
     exec_id: Optional[str] = None
+    #: of a recording: what was typed, too
+    input: Optional[bool] = None
     intent_id: Optional[str] = None
     labels: Optional[Mapping[str, str]] = None
     limit: Optional[int] = None
@@ -1714,6 +1763,23 @@ class ReceiptList(Record):
 
 
 @dataclass(frozen=True, repr=False)
+class Recording(Record):
+    """Recording is what a shell looked like from its beginning on: an asciicast v2, for any player of those."""
+
+    #: sha256:<hex> of the asciicast, with what was typed
+    digest: str
+    #: the asciicast: inline_text or a blob
+    cast: Output
+    events: int
+    #: until the last event
+    duration_ns: int
+    #: what was typed was recorded
+    input: Optional[bool] = None
+    #: there was more than the grant has room for
+    truncated: Optional[bool] = None
+
+
+@dataclass(frozen=True, repr=False)
 class Request(Record):
     """Request is one operation as asked: who asks, for what."""
 
@@ -1732,6 +1798,7 @@ class Request(Record):
     exec: Optional[Exec] = None
     #: host.fs.*
     file: Optional[FileTool] = None
+    forward: Optional[SessionForward] = None
     #: Key makes an operation with effect happen once: asked again with the same key, scope and content, the
     #: answer is the first one's receipt, also across a restart.
     idempotency_key: Optional[str] = None
@@ -1896,6 +1963,15 @@ class SessionClose(Record):
     grace_timeout_ns: Optional[int] = None
     #: "graceful" (default) or "force"
     mode: Optional[str] = None
+    scope: Optional[Scope] = None
+
+
+@dataclass(frozen=True, repr=False)
+class SessionForward(Record):
+    """SessionForward lets its caller reach a port on the loopback of a session (host.session.forward)."""
+
+    session_id: str
+    port: int
     scope: Optional[Scope] = None
 
 

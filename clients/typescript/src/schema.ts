@@ -120,6 +120,10 @@ export type Code =
   | "file_worker_lost"
   /** The file system refuses it to the identity of the session. */
   | "forbidden"
+  /** The forwarding has ended, or there never was one of this name. */
+  | "forward_ended"
+  /** The port is not one that the grant opens to the owner of the session. */
+  | "forward_not_allowed"
   /** No file tool of this class is granted. */
   | "fs_op_not_allowed"
   /** The search could not be carried out. */
@@ -262,8 +266,12 @@ export type Code =
   | "not_enforced"
   /** There is no such object, or it belongs to somebody else. */
   | "not_found"
+  /** Nothing listens on the port inside the session. */
+  | "not_listening"
   /** What was asked for is more than the session has. */
   | "not_narrower"
+  /** The shell was not recorded, or its recording is not kept any more. */
+  | "not_recorded"
   /** The path inside is not a regular file. */
   | "not_regular"
   /** The execution was killed by the memory ceiling. */
@@ -372,6 +380,8 @@ export type Code =
   | "shell_busy"
   /** The shell was closed by host.shell.close. */
   | "shell_closed"
+  /** The grant has no shells; commands are another thing. */
+  | "shell_not_allowed"
   /** The supervisor is stopping and takes no new work. */
   | "shutting_down"
   /** The signal is not granted. */
@@ -541,6 +551,7 @@ export type Op =
   | "host.process.watch"
   | "host.session.close"
   | "host.session.events"
+  | "host.session.forward"
   | "host.session.get"
   | "host.session.list"
   | "host.session.narrow"
@@ -554,6 +565,7 @@ export type Op =
   | "host.shell.input"
   | "host.shell.open"
   | "host.shell.output"
+  | "host.shell.recording"
   | "host.shell.resize"
   | "host.shell.run"
   | "host.workspace.commit"
@@ -667,6 +679,8 @@ export const codes: Readonly<Record<string, { status: number; meaning: string }>
   "file_too_large": { status: 413, meaning: "The file is too large for a tool that needs the whole of it." },
   "file_worker_lost": { status: 503, meaning: "What serves the file tools inside ended, or could not be started; a change that was under way is whole or has not happened." },
   "forbidden": { status: 403, meaning: "The file system refuses it to the identity of the session." },
+  "forward_ended": { status: 404, meaning: "The forwarding has ended, or there never was one of this name." },
+  "forward_not_allowed": { status: 403, meaning: "The port is not one that the grant opens to the owner of the session." },
   "fs_op_not_allowed": { status: 403, meaning: "No file tool of this class is granted." },
   "glob_failed": { status: 500, meaning: "The search could not be carried out." },
   "gone": { status: 410, meaning: "The position is not kept any more; the answer says what is." },
@@ -738,7 +752,9 @@ export const codes: Readonly<Record<string, { status: number; meaning: string }>
   "not_directory": { status: 422, meaning: "A component of the path, or what is at it, is no directory." },
   "not_enforced": { status: 502, meaning: "Read back from the kernel, a layer was not in force; the session was torn down." },
   "not_found": { status: 404, meaning: "There is no such object, or it belongs to somebody else." },
+  "not_listening": { status: 409, meaning: "Nothing listens on the port inside the session." },
   "not_narrower": { status: 403, meaning: "What was asked for is more than the session has." },
+  "not_recorded": { status: 404, meaning: "The shell was not recorded, or its recording is not kept any more." },
   "not_regular": { status: 422, meaning: "The path inside is not a regular file." },
   "oom_killed": { status: 200, meaning: "The execution was killed by the memory ceiling." },
   "operation_not_allowed": { status: 403, meaning: "The operation is not granted." },
@@ -793,6 +809,7 @@ export const codes: Readonly<Record<string, { status: number; meaning: string }>
   "sha256_mismatch": { status: 409, meaning: "The file does not have the digest that was expected." },
   "shell_busy": { status: 409, meaning: "The shell was not at its prompt in time, or does not say when it is." },
   "shell_closed": { status: 200, meaning: "The shell was closed by host.shell.close." },
+  "shell_not_allowed": { status: 403, meaning: "The grant has no shells; commands are another thing." },
   "shutting_down": { status: 503, meaning: "The supervisor is stopping and takes no new work." },
   "signal_not_allowed": { status: 403, meaning: "The signal is not granted." },
   "spawn_failed": { status: 422, meaning: "The command could not be started inside; the message has the reason." },
@@ -893,6 +910,7 @@ export interface Ask {
   deliver?: ProcessSignal;
   drain?: Drain;
   exec?: Exec;
+  forward?: SessionForward;
   input?: ProcessInput;
   modify?: ProcessModify;
   narrow?: SessionNarrow;
@@ -1334,6 +1352,8 @@ export interface ExecResult {
   network?: Traffic;
   outputs?: Artifact[];
   overflow?: Overflow;
+  /** of a shell that was recorded */
+  recording?: Recording;
   signal?: string;
   started_at?: string;
   started_at_ns?: Nanoseconds;
@@ -1532,6 +1552,23 @@ export interface FileWrite {
   session_id: string;
 }
 
+/** ForwardResult is the payload of host.session.forward. */
+export interface ForwardResult {
+  /** that were made inside */
+  connections: Int64;
+  error_code?: Code;
+  port?: number;
+  /** "cut": the session ended or was narrowed; otherwise its caller left */
+  reason?: string;
+  received_bytes: Int64;
+  /** that were not: nobody listened */
+  refused: Int64;
+  /** into the session */
+  sent_bytes: Int64;
+  /** closed, error */
+  status: string;
+}
+
 /** Frame is a durable milestone of an intent (R118): journaled before anybody sees it, and seen by all who look, in the order of Seq. */
 export interface Frame {
   at: string;
@@ -1665,6 +1702,10 @@ export interface GrantExec {
   output_prefixes?: string[];
   /** false: what cannot start at once is refused; absent = it waits (R052) */
   queue?: boolean;
+  /** absent: shells are not recorded */
+  record?: GrantRecord;
+  /** false: none is opened; absent = as commands are (R175) */
+  shells?: boolean;
   signals?: string[];
 }
 
@@ -1702,6 +1743,12 @@ export interface GrantFS {
   write_roots?: string[];
 }
 
+/** GrantForward lets the owner of a session reach ports on its loopback (host.session.forward). */
+export interface GrantForward {
+  /** absent = every port */
+  ports?: number[];
+}
+
 /** GrantMount is one mount that policy grants. */
 export interface GrantMount {
   /** Of an overlay: the room for what is written. Both are needed. */
@@ -1721,8 +1768,18 @@ export interface GrantMount {
 export interface GrantNetwork {
   /** of egress and full */
   allow?: Destination[];
+  /** what its owner may reach inside; absent is nothing */
+  forward?: GrantForward;
   /** "none", "egress" (what allow names) or "full" (the public internet, and what allow names) */
   mode: string;
+}
+
+/** GrantRecord has every shell of a session recorded, from its beginning on, as an asciicast. */
+export interface GrantRecord {
+  /** of output, and of what is noted beside it, at most; 0 = ceilings.output_bytes */
+  bytes?: Int64;
+  /** what is typed, too; but nothing that is secret, or is typed where nothing is to be seen of it */
+  input?: boolean;
 }
 
 /** GrantScratch is a private, empty, writable file system. */
@@ -1984,6 +2041,7 @@ export interface Payload {
   control?: ControlResult;
   exec?: ExecResult;
   file?: ToolResult;
+  forward?: ForwardResult;
   open?: OpenResult;
   policy?: PolicyResult;
   shell?: ShellResult;
@@ -2273,6 +2331,8 @@ export interface Read {
   approval_id?: string;
   blob_ref?: string;
   exec_id?: string;
+  /** of a recording: what was typed, too */
+  input?: boolean;
   intent_id?: string;
   labels?: { [name: string]: string };
   limit?: Int64;
@@ -2323,6 +2383,21 @@ export interface ReceiptList {
   receipts: Receipt[];
 }
 
+/** Recording is what a shell looked like from its beginning on: an asciicast v2, for any player of those. */
+export interface Recording {
+  /** the asciicast: inline_text or a blob */
+  cast: Output;
+  /** sha256:<hex> of the asciicast, with what was typed */
+  digest: string;
+  /** until the last event */
+  duration_ns: Nanoseconds;
+  events: Int64;
+  /** what was typed was recorded */
+  input?: boolean;
+  /** there was more than the grant has room for */
+  truncated?: boolean;
+}
+
 /** Request is one operation as asked: who asks, for what. */
 export interface Request {
   /** admin.policy.activate and preview */
@@ -2338,6 +2413,7 @@ export interface Request {
   facade: string;
   /** host.fs.* */
   file?: FileTool;
+  forward?: SessionForward;
   /** Key makes an operation with effect happen once: asked again with the same key, scope and content, the answer is the first one's receipt, also across a restart. */
   idempotency_key?: string;
   input?: ProcessInput;
@@ -2483,6 +2559,13 @@ export interface SessionClose {
   grace_timeout_ns?: Nanoseconds;
   /** "graceful" (default) or "force" */
   mode?: string;
+  scope?: Scope;
+  session_id: string;
+}
+
+/** SessionForward lets its caller reach a port on the loopback of a session (host.session.forward). */
+export interface SessionForward {
+  port: number;
   scope?: Scope;
   session_id: string;
 }
@@ -3768,6 +3851,15 @@ export interface Routes {
     event: Notice;
   };
 
+  /** Reach a port on the loopback of a session, over WebSockets: one has the forwarding open, and says its name; each that says of=NAME carries a connection. */
+  "GET /v1/sessions/{session_id}/forward": {
+    path: { session_id: string };
+    query: { port?: string; of?: string };
+    body: undefined;
+    replies: { 200: Uint8Array; 403: Receipt; };
+    event: never;
+  };
+
   /** Change any number of files of a session, all or none. */
   "POST /v1/sessions/{session_id}/fs/apply_patch": {
     path: { session_id: string };
@@ -3957,6 +4049,15 @@ export interface Routes {
     event: ShellOutput;
   };
 
+  /** Get what a shell looked like from its beginning on, as an asciicast v2; of one that goes on, what there is. */
+  "GET /v1/shells/{exec_id}/recording": {
+    path: { exec_id: string };
+    query: { input?: string };
+    body: undefined;
+    replies: { 200: Uint8Array; 403: Receipt; };
+    event: never;
+  };
+
   /** Give the terminal of a shell another size. */
   "POST /v1/shells/{exec_id}/resize": {
     path: { exec_id: string };
@@ -4075,6 +4176,7 @@ export const routes: Readonly<Record<keyof Routes, Route>> = {
   "GET /v1/sessions/{session_id}/diff": { key: false, repeatable: true, replies: { 200: "SpaceResult", 403: "Receipt", } },
   "POST /v1/sessions/{session_id}/discard": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "Workspace" },
   "GET /v1/sessions/{session_id}/events": { key: false, repeatable: true, replies: { 200: "NoticeList", 403: "Receipt", 410: "NoticeList", }, event: "Notice" },
+  "GET /v1/sessions/{session_id}/forward": { key: false, repeatable: true, replies: { 200: "bytes", 403: "Receipt", } },
   "POST /v1/sessions/{session_id}/fs/apply_patch": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "FilePatch" },
   "POST /v1/sessions/{session_id}/fs/edit_file": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "FileEdit" },
   "POST /v1/sessions/{session_id}/fs/exists": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "FileStat" },
@@ -4096,6 +4198,7 @@ export const routes: Readonly<Record<keyof Routes, Route>> = {
   "POST /v1/shells/{exec_id}/close": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "ShellClose" },
   "POST /v1/shells/{exec_id}/input": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "ShellInput" },
   "GET /v1/shells/{exec_id}/output": { key: false, repeatable: true, replies: { 200: "ShellOutput", 403: "Receipt", }, event: "ShellOutput" },
+  "GET /v1/shells/{exec_id}/recording": { key: false, repeatable: true, replies: { 200: "bytes", 403: "Receipt", } },
   "POST /v1/shells/{exec_id}/resize": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "ShellResize" },
   "POST /v1/shells/{exec_id}/run": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "ShellRun" },
   "POST /v1/signal": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "SessionSignal" },
@@ -4121,7 +4224,7 @@ export const shapes: Readonly<Record<string, Readonly<Record<string, string>>>> 
   Denial: { at_ns: "ns", },
   Event: { at_ns: "ns", bytes: "bytes", frame: "Frame", receipt: "Receipt", },
   Exec: { limits: "Limits", stdin: "Stdin", timeout_ns: "ns", },
-  ExecResult: { denials: "[]Denial", ended_at_ns: "ns", started_at_ns: "ns", stderr: "Output", stdout: "Output", usage: "Usage", },
+  ExecResult: { denials: "[]Denial", ended_at_ns: "ns", recording: "Recording", started_at_ns: "ns", stderr: "Output", stdout: "Output", usage: "Usage", },
   FileEdit: { path_bytes: "bytes", },
   FileGlob: { path_bytes: "bytes", },
   FileGrep: { path_bytes: "bytes", },
@@ -4165,6 +4268,7 @@ export const shapes: Readonly<Record<string, Readonly<Record<string, string>>>> 
   Quiescence: { intents: "[]Intent", },
   Receipt: { admitted_at_ns: "ns", approval: "Approval", payload: "Payload", settled_at_ns: "ns", timings: "[]Timing", },
   ReceiptList: { receipts: "[]Receipt", },
+  Recording: { cast: "Output", duration_ns: "ns", },
   Request: { cancel: "ProcessCancel", close: "SessionClose", exec: "Exec", file: "FileTool", input: "ProcessInput", modify: "ProcessModify", open: "SessionOpen", shell_close: "ShellClose", shell_input: "ShellInput", shell_run: "ShellRun", signal: "SessionSignal", stop: "ProcessStop", workspace: "Workspace", },
   RequireApproval: { timeout_ns: "ns", },
   Reviewed: { grant: "Grant", request: "Request", require_approval: "RequireApproval", },
