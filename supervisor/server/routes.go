@@ -115,7 +115,7 @@ func routes() []route {
 
 		{"PUT", "/v1/blobs", api.OpBlobPut, putBlob, "Store content, which is the body.", []string{"blob_ref"}, []byte{}, api.Receipt{}},
 		{"GET", "/v1/blobs/{blob_ref}", api.OpBlobGet, read, "Get the content of a blob.", nil, nil, []byte{}},
-		{"GET", "/v1/receipts", api.OpReceiptList, read, "List the caller's receipts that fit, newest first: a page, and where the next begins.",
+		{"GET", "/v1/receipts", api.OpReceiptList, read, "List the caller's receipts, newest first.",
 			receipts, nil, api.ReceiptList{}},
 		{"GET", "/v1/receipts/{intent_id}", api.OpReceiptGet, read, "Show a receipt.", nil, nil, api.Receipt{}},
 		{"GET", "/v1/checkpoint", api.OpCheckpoint, read,

@@ -1238,6 +1238,24 @@ class Limits(Record):
 
 
 @dataclass(frozen=True, repr=False)
+class Load(Record):
+    """Load is what a session uses at the moment at which it is asked for; its ceilings are in its grant."""
+
+    memory_bytes: int
+    pids: int
+    #: that all executions have used, those that are over included
+    cpu_ns: int
+    #: that executions wrote
+    output_bytes: int
+    #: operations on it that policy or a ceiling said no to
+    denied: int
+    #: what its layers refused to executions that have ended
+    refused: int
+    #: when memory, pids and cpu were read; 0: not yet
+    sampled_at_ns: Optional[int] = None
+
+
+@dataclass(frozen=True, repr=False)
 class Local(Record):
     """Local builds the session from namespaces of this kernel."""
 
@@ -1946,6 +1964,8 @@ class Session(Record):
     #: when it ends if nothing happens; grows with every activity
     idle_at_ns: Optional[int] = None
     labels: Optional[Mapping[str, str]] = None
+    #: what it uses now, while it lives
+    load: Optional[Load] = None
     #: how often a part of its network was taken away
     narrowed: Optional[int] = None
     #: of the executions that have ended

@@ -1923,6 +1923,22 @@ export interface Limits {
   pids?: Int64;
 }
 
+/** Load is what a session uses at the moment at which it is asked for; its ceilings are in its grant. */
+export interface Load {
+  /** that all executions have used, those that are over included */
+  cpu_ns: Nanoseconds;
+  /** operations on it that policy or a ceiling said no to */
+  denied: Int64;
+  memory_bytes: Int64;
+  /** that executions wrote */
+  output_bytes: Int64;
+  pids: Int64;
+  /** what its layers refused to executions that have ended */
+  refused: Int64;
+  /** when memory, pids and cpu were read; 0: not yet */
+  sampled_at_ns?: Nanoseconds;
+}
+
 /** Local builds the session from namespaces of this kernel. */
 export interface Local {
   /** of egress and full: what is wanted, and no more is granted; absent leaves it to policy */
@@ -2540,6 +2556,8 @@ export interface Session {
   labels?: { [name: string]: string };
   /** now, those that are queued included */
   live_executions: Int64;
+  /** what it uses now, while it lives */
+  load?: Load;
   /** how often a part of its network was taken away */
   narrowed?: Int64;
   /** of the executions that have ended */
@@ -3786,7 +3804,7 @@ export interface Routes {
     event: never;
   };
 
-  /** List the caller's receipts that fit, newest first: a page, and where the next begins. */
+  /** List the caller's receipts, newest first. */
   "GET /v1/receipts": {
     path: Record<string, never>;
     query: { session_id?: string; exec_id?: string; op?: string; outcome?: string; since_ns?: string; until_ns?: string; uid?: string; agent_id?: string; world_id?: string; chat_id?: string; code?: string; rule?: string; path?: string; order?: string; after?: string; limit?: Int64 };
@@ -4263,6 +4281,7 @@ export const shapes: Readonly<Record<string, Readonly<Record<string, string>>>> 
   Intent: { admitted_at_ns: "ns", age_ns: "ns", settled_at_ns: "ns", },
   IntentList: { intents: "[]Intent", },
   Limits: { cpu_time_ns: "ns", },
+  Load: { cpu_ns: "ns", sampled_at_ns: "ns", },
   Notice: { at_ns: "ns", },
   NoticeList: { events: "[]Notice", },
   OpenResult: { expires_at_ns: "ns", grant: "Grant", started_at_ns: "ns", },
@@ -4289,7 +4308,7 @@ export const shapes: Readonly<Record<string, Readonly<Record<string, string>>>> 
   Request: { cancel: "ProcessCancel", close: "SessionClose", exec: "Exec", file: "FileTool", input: "ProcessInput", modify: "ProcessModify", open: "SessionOpen", read: "Read", shell_close: "ShellClose", shell_input: "ShellInput", shell_run: "ShellRun", signal: "SessionSignal", stop: "ProcessStop", workspace: "Workspace", },
   RequireApproval: { timeout_ns: "ns", },
   Reviewed: { grant: "Grant", request: "Request", require_approval: "RequireApproval", },
-  Session: { ended_at_ns: "ns", expires_at_ns: "ns", grant: "Grant", idle_at_ns: "ns", started_at_ns: "ns", usage: "Usage", },
+  Session: { ended_at_ns: "ns", expires_at_ns: "ns", grant: "Grant", idle_at_ns: "ns", load: "Load", started_at_ns: "ns", usage: "Usage", },
   SessionClose: { grace_timeout_ns: "ns", },
   SessionList: { sessions: "[]Session", },
   SessionOpen: { idle_timeout_ns: "ns", limits: "Limits", session_ttl_ns: "ns", },
