@@ -280,12 +280,11 @@ func (t *board) act(ctx context.Context, do deed) {
 	}
 	t.spawn(func() {
 		inner.report(run())
-		lines := slices.Collect(strings.Lines(quiet.String()))
 		t.tell(ctx, func(t *board) {
 			if do.show != "" {
-				t.view.inspect(do.show, lines)
+				t.view.inspect(do.show, slices.Collect(strings.Lines(quiet.String())))
 			} else {
-				t.view.said = strings.Join(lines, " ")
+				t.view.said = strings.Join(strings.Fields(quiet.String()), " ")
 				t.look(ctx)
 			}
 		})
