@@ -20,7 +20,7 @@ import (
 func TestMetricsOfADaemon(t *testing.T) {
 	needRoot(t)
 	socket := filepath.Join(t.TempDir(), "metrics.sock")
-	d := start(t, "--metrics", "unix:"+socket)
+	d := start(t, "--metrics", "unix:"+socket, "--load-interval", "250ms")
 	c := d.Client()
 	const secret, label, argument = "hunter2-canary", "label-canary", "argv-canary"
 	session := opened(t, c, func(o *api.SessionOpen) { o.Labels = map[string]string{"canary": label} }).SessionID
@@ -36,6 +36,7 @@ func TestMetricsOfADaemon(t *testing.T) {
 	if out, code := s.run("echo " + argument); !strings.Contains(out, argument) || code != "0" {
 		t.Fatalf("%q, %s", out, code)
 	}
+	shell(t, c, session, "n=$(df -k /dev/shm | awk 'END {print $4}'); head -c $((n*990)) /dev/zero >/dev/shm/x; sleep 1; rm /dev/shm/x")
 	web := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
@@ -71,6 +72,7 @@ func TestMetricsOfADaemon(t *testing.T) {
 		{"during", `stockade_journal_records [1-9]\S*`},
 		{"during", `stockade_journal_size_bytes [1-9]\S*`},
 		{"during", `stockade_journal_failures_total 0`},
+		{"during", `stockade_resource_threshold_total\{level="95",resource="disk_bytes"\} 1`},
 		{"during", `stockade_draining 0`},
 		{"after", `stockade_session_duration_seconds_count\{reason="closed"\} [1-9]\d*`},
 		{"after", `stockade_command_latency_seconds_count\{op="host.shell.open",[^}]*\} 1`},
