@@ -39,7 +39,7 @@ func TestCommands(t *testing.T) {
 		"\nM made\nA more\n", "\nhi\n", "committed 1\n", "\nbye\n",
 		"\n120\n", "mount_host_path_not_allowed", "would help",
 		"\n7\n", "\n124\n", "the execution's memory ceiling was reached", "refused: seccomp", "closed: 4 execution",
-		"failed (5)", "\n5\n", "Z got two\n", "SESSION_STATE",
+		"OUT/s  REFUSED  COMMAND\n", "failed (5)", "\n5\n", "Z got two\n", "SESSION_STATE",
 		"outputs are the same in two runs", "signed by", "under a signed checkpoint: receipt", "passed, 0 failed",
 		"destination_not_allowed",
 	} {

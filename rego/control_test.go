@@ -97,7 +97,7 @@ func TestLibraryAnswersEverything(t *testing.T) {
 		api.OpProcessWatch, api.OpOutput, api.OpProcessInput, api.OpProcessSignal, api.OpProcessModify, api.OpProcessPause,
 		api.OpProcessResume, api.OpProcessCancel, api.OpProcessDelete, api.OpProcessStop, api.OpEvents, api.OpIntentGet,
 		api.OpIntentList, api.OpIntentFrames, api.OpBlobPut, api.OpBlobGet, api.OpReceiptGet, api.OpReceiptList,
-		api.OpCheckpoint, api.OpDecide, api.OpHostInfo, api.OpQuiescence, api.OpSnapshot, api.OpDrain, api.OpCapabilities,
+		api.OpCheckpoint, api.OpDecide, api.OpHostInfo, api.OpQuiescence, api.OpSnapshot, api.OpAudit, api.OpDrain, api.OpCapabilities,
 		api.OpSessionNarrow, api.OpWorkspaceDiff, api.OpWorkspaceCommit, api.OpWorkspaceDiscard,
 		api.OpPolicyStatus, api.OpPolicyPreview, api.OpPolicyActivate,
 	} {

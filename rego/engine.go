@@ -162,6 +162,7 @@ var ops = map[api.Op]string{
 	api.OpDecide:         Read,
 	api.OpQuiescence:     Read,
 	api.OpSnapshot:       Read,
+	api.OpAudit:          Read,
 
 	api.OpPolicyStatus:  Read,
 	api.OpPolicyPreview: Read,

@@ -10,15 +10,22 @@ import (
 )
 
 // What the metrics count of an operation, and what they find when they are asked for: no caller waits
-// for either.
+// for either, but for what he can ask for next.
+
+// countFor counts what its session is shown with, before the caller can look.
+func (s *Supervisor) countFor(c *call, r *api.Receipt) {
+	if c.execution != nil {
+		s.countOutput(c.execution)
+	}
+	if c.session != nil {
+		c.session.sawRefusals(r)
+	}
+}
 
 // account counts an operation that is over.
 func (s *Supervisor) account(c *call, r *api.Receipt) {
 	s.metrics.Settled(r)
 	s.traces.Settled(c.parent, r)
-	if c.execution != nil {
-		s.countOutput(c.execution)
-	}
 	if c.session == nil || c.session.over() {
 		return
 	}
@@ -67,6 +74,9 @@ func (s *Supervisor) countOutput(x *execution) {
 	x.counted.stdout, x.counted.stderr = stdout, stderr
 	x.mu.Unlock()
 	s.metrics.Output(stdout-before.stdout, stderr-before.stderr)
+	x.session.mu.Lock()
+	defer x.session.mu.Unlock()
+	x.session.load.output += stdout - before.stdout + stderr - before.stderr
 }
 
 // state is what is the case now, for a scrape.

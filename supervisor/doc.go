@@ -45,7 +45,7 @@
 //	policy.go, activate.go, preview.go by which revision; how another comes to decide, and what that means to what is open
 //	plan.go                            permission into mechanism
 //	open.go, session.go, ending.go     the life of a session; idle.go, threshold.go: what ends or
-//	                                   warns it unasked
+//	                                   warns it unasked; load.go: what it uses
 //	exec.go, execution.go, verdict.go  the life of a command, and how its end is told; hit.go: by which
 //	                                   ceiling; stdin.go, output.go
 //	approval.go                        what waits for somebody's leave before it is carried out

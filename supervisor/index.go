@@ -119,20 +119,58 @@ func (x *index) find(p api.Principal, by map[string]int, id string) (entry, bool
 	return x.entries[at-x.dropped], true
 }
 
-// list returns the places of p's receipts that fit the filter, newest first.
-func (x *index) list(p api.Principal, f *api.Read, limit int) []int64 {
+// stretch is a part of the index that was looked through.
+type stretch struct {
+	seqs []int64 // places of what may fit
+	last int64   // place of the last that was looked at
+	more bool    // there is something behind it
+	head int64   // place of the newest of all
+}
+
+// How much one look goes through.
+const (
+	lookedAt  = 1 << 18 // entries, none of which need fit
+	lookedFor = 512     // places of what may fit
+)
+
+// list goes through the receipts of an owner, or of everybody when there is none, behind place after (0 is the beginning), in the order
+// that the filter wants.
+func (x *index) list(who *owner, f *api.Read, after int64, limit int) stretch {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	who := x.owners[owner{p.UID, p.Scope}]
-	var seqs []int64
-	for at := len(x.entries) - 1; at >= 0 && len(seqs) < limit; at-- {
-		e := &x.entries[at]
-		if e.owner == who && fits(f.SessionID, e.session) && fits(f.ExecID, e.exec) && fits(f.IntentID, e.intent) &&
-			fits(f.Op, e.op) && fits(f.Outcome, e.outcome) {
-			seqs = append(seqs, e.seq)
+	out := stretch{last: after}
+	if n := len(x.entries); n > 0 {
+		out.head = x.entries[n-1].seq
+	}
+	known := who
+	if who != nil {
+		known = x.owners[*who]
+	}
+	at, step, end := len(x.entries)-1, -1, -1
+	if after > 0 || f.Order == api.OldestFirst {
+		at, _ = slices.BinarySearchFunc(x.entries, after, func(e entry, seq int64) int { return cmp.Compare(e.seq, seq) })
+		if f.Order == api.OldestFirst {
+			step, end = 1, len(x.entries)
+			if at < end && x.entries[at].seq == after {
+				at++
+			}
+		} else {
+			at--
 		}
 	}
-	return seqs
+	for looked := 0; at != end; at, looked = at+step, looked+1 {
+		if looked == lookedAt || len(out.seqs) == limit {
+			out.more = true
+			break
+		}
+		e := &x.entries[at]
+		out.last = e.seq
+		if (who == nil || e.owner == known) && fits(f.SessionID, e.session) && fits(f.ExecID, e.exec) && fits(f.IntentID, e.intent) &&
+			fits(f.Op, e.op) && fits(f.Outcome, e.outcome) {
+			out.seqs = append(out.seqs, e.seq)
+		}
+	}
+	return out
 }
 
 // fits compares with a filter, of which the zero value fits everything.

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"github.com/go-json-experiment/json"
 
@@ -63,27 +64,67 @@ func (s *Supervisor) Receipt(ctx context.Context, req *api.Request) (*api.Receip
 	return r, nil, err
 }
 
-// Receipts lists the caller's receipts, newest first; SessionID, ExecID, IntentID, Op,
-// Outcome and Limit of the request's Read filter.
+// Receipts is a page of the caller's receipts that fit the filter ([api.Read.Fits]), newest first unless it says otherwise.
 func (s *Supervisor) Receipts(ctx context.Context, req *api.Request) (*api.ReceiptList, *api.Receipt, error) {
+	return s.receipts(ctx, req, &owner{req.Principal.UID, req.Principal.Scope})
+}
+
+// Audit is Receipts of every principal's.
+func (s *Supervisor) Audit(ctx context.Context, req *api.Request) (*api.ReceiptList, *api.Receipt, error) {
+	return s.receipts(ctx, req, nil)
+}
+
+// receipts looks at so many receipts at most. What it is about says which of them are read at all: the rest of the filter is
+// about what is in them.
+func (s *Supervisor) receipts(ctx context.Context, req *api.Request, who *owner) (*api.ReceiptList, *api.Receipt, error) {
 	if denial, err := s.permitRead(req, nil); denial != nil || err != nil {
 		return nil, denial, err
 	}
+	f := req.Read
+	after, fault := parseSeq(f.After)
+	if fault != nil {
+		return nil, nil, fault
+	}
 	list := &api.ReceiptList{Receipts: []api.Receipt{}}
-	room := pageBytes
-	for _, seq := range s.chronicle.receipts.list(req.Principal, req.Read, limit(req.Read.Limit)) {
+	most, candidates := limit(f.Limit), limit(f.Limit)
+	if f.Inside() {
+		candidates = max(most, lookedFor)
+	}
+	look := s.chronicle.receipts.list(who, f, after, candidates)
+	list.Head = strconv.FormatInt(look.head, 10)
+	room, effort := pageBytes, pageBytes
+	for i, seq := range look.seqs {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
 		r, size, err := s.sizedReceipt(seq)
-		if isGone(err) {
-			break // trimmed since, and so are those that follow
+		if isGone(err) { // trimmed since
+			if f.Order == api.OldestFirst {
+				continue
+			}
+			look.more = false // and so are those that follow
+			break
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		if room -= size; room < 0 && len(list.Receipts) > 0 {
-			return nil, nil, api.Errorf(api.CodeTooLarge, "these receipts have more than %d bytes, with the output in them: ask for %d with limit", pageBytes, len(list.Receipts))
+		effort -= size
+		if f.Fits(r) {
+			if room -= size; room < 0 && len(list.Receipts) > 0 {
+				if f.After == "" && f.Order == "" { // who does not know of pages would take it for all
+					return nil, nil, api.Errorf(api.CodeTooLarge, "these receipts have more than %d bytes, with the output in them: ask for %d with limit, or for an order, and page", pageBytes, len(list.Receipts))
+				}
+				look.last, look.more = look.seqs[i-1], true
+				break
+			}
+			list.Receipts = append(list.Receipts, *r)
 		}
-		list.Receipts = append(list.Receipts, *r)
+		if i+1 < len(look.seqs) && (len(list.Receipts) == most || effort < 0) {
+			look.last, look.more = seq, true
+			break
+		}
 	}
+	list.Next, list.More = strconv.FormatInt(look.last, 10), look.more
 	return list, nil, nil
 }
 

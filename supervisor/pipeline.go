@@ -418,6 +418,7 @@ func (s *Supervisor) settle(c *call, r *api.Receipt, write writer, before ...led
 	if c.operation.settled != nil {
 		c.operation.settled(s, c)
 	}
+	s.countFor(c, r)
 	s.over(c)
 	s.account(c, r) // nobody waits for it any more
 	s.logReceipt(r)

@@ -18,7 +18,7 @@ var reads = []api.Op{
 	api.OpIntentGet, api.OpIntentList, api.OpIntentFrames,
 	api.OpBlobGet, api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
 	api.OpApprovalGet, api.OpApprovalList,
-	api.OpQuiescence, api.OpSnapshot, api.OpWorkspaceDiff, api.OpCapabilities, api.OpPolicyStatus, api.OpPolicyPreview,
+	api.OpQuiescence, api.OpSnapshot, api.OpAudit, api.OpWorkspaceDiff, api.OpCapabilities, api.OpPolicyStatus, api.OpPolicyPreview,
 }
 
 // page is how many elements a list returns when the caller does not say.
@@ -76,7 +76,9 @@ func (s *Supervisor) Session(ctx context.Context, req *api.Request) (*api.Sessio
 	if denial != nil || err != nil {
 		return nil, denial, err
 	}
+	s.refreshLoads(ctx, []*session{ses})
 	d := ses.document()
+	d.Load = ses.uses()
 	s.chronicle.read(func(state *ledger.State) { soFar(state, &d) })
 	return &d, nil, nil
 }
@@ -88,6 +90,7 @@ func (s *Supervisor) Sessions(ctx context.Context, req *api.Request) (*api.Sessi
 		return nil, denial, err
 	}
 	list := &api.SessionList{Sessions: []api.Session{}}
+	var of []*session
 	all := s.registry.all()
 	for i := len(all) - 1; i >= 0 && len(list.Sessions) < limit(req.Read.Limit); i-- {
 		ses := all[i]
@@ -95,8 +98,12 @@ func (s *Supervisor) Sessions(ctx context.Context, req *api.Request) (*api.Sessi
 			continue
 		}
 		if d := ses.document(); fits(req.Read.State, d.State) {
-			list.Sessions = append(list.Sessions, d)
+			list.Sessions, of = append(list.Sessions, d), append(of, ses)
 		}
+	}
+	s.refreshLoads(ctx, of)
+	for i, ses := range of {
+		list.Sessions[i].Load = ses.uses()
 	}
 	s.chronicle.read(func(state *ledger.State) {
 		for i := range list.Sessions {

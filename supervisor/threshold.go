@@ -27,8 +27,13 @@ type loadWatch struct {
 
 	timer *time.Timer   // nil while nothing runs
 	last  sandbox.Load  // as it was seen last
+	at    time.Time     // when that was; zero: never
+	asked time.Time     // when somebody asked for it to be seen
 	near  map[bound]int // how many of nearCeiling it is said to have come to
 	lost  bool          // it is said that its network is lost
+
+	output          int64 // bytes that its executions wrote, since this supervisor has it
+	denied, refused int64 // see api.Load
 }
 
 // watchLoad begins to look, if something runs.
@@ -61,14 +66,10 @@ func (s *Supervisor) lookAtLoad(ses *session) {
 func (s *Supervisor) lookAtSession(ses *session, most api.Ceilings) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.defaults.LoadInterval)
 	defer cancel()
-	now, err := s.launcher.Load(ctx, ses.id)
+	now, err := s.readLoad(ctx, ses)
 	if err != nil {
-		if !gone(err) {
-			s.log.Debug("load", "session_id", ses.id, "error", err)
-		}
 		return
 	}
-	ses.sawLoad(now)
 	if now.NetworkLost {
 		s.networkLost(ses)
 	}
@@ -155,12 +156,6 @@ func (s *session) forgetCeilings(live []*execution) {
 			delete(s.load.near, c)
 		}
 	}
-}
-
-func (s *session) sawLoad(l sandbox.Load) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.load.last = l
 }
 
 // networkLost says, once, that a session has lost its network. A supervisor that comes later says it again.

@@ -22,6 +22,7 @@ type follower struct {
 	c        *cli
 	quiet    bool // the output is not wanted
 	progress bool
+	past     bool   // it is read, not run: a terminal is to show it, and not to act on it
 	stamps   bool   // each line begins with the time of its arrival
 	cursor   string // of the last event
 
@@ -29,6 +30,7 @@ type follower struct {
 	exec     string
 	seen     map[string]bool // streams of which something came
 	inLine   map[string]bool // streams that wrote a part of a line
+	texts    map[string]io.Writer
 }
 
 // progressFlag says whether progress is told. Unless somebody asks, it is told to a person who sees
@@ -112,12 +114,26 @@ func (c *cli) gone(g *api.Gone) {
 	c.say("what lies between %q and %q is not kept any more", g.From, g.FirstAvailable)
 }
 
+// to is where a stream is written. What is read of the past is shown; who runs a command has the terminal for it.
+func (f *follower) to(stream string) io.Writer {
+	if !f.past {
+		return f.c.stream(stream)
+	}
+	if f.texts == nil {
+		f.texts = map[string]io.Writer{}
+	}
+	if f.texts[stream] == nil {
+		f.texts[stream] = shown(f.c.stream(stream))
+	}
+	return f.texts[stream]
+}
+
 func (f *follower) write(stream string, b []byte, atNS int64) {
 	if f.seen == nil {
 		f.seen, f.inLine = map[string]bool{}, map[string]bool{}
 	}
 	f.seen[stream] = true
-	to := f.c.stream(stream)
+	to := f.to(stream)
 	if !f.stamps {
 		to.Write(b)
 		return
@@ -144,7 +160,7 @@ func (f *follower) rest(ctx context.Context, r *api.Receipt) error {
 		if s.out == nil || f.seen[s.name] {
 			continue
 		}
-		to := f.c.stream(s.name)
+		to := f.to(s.name)
 		switch {
 		case s.out.InlineText != nil:
 			io.WriteString(to, s.out.InlineText.Text)

@@ -135,7 +135,7 @@ func (c *cli) outputTo(ctx context.Context, out *file.Output, to io.Writer) (err
 
 // lines writes an output that is a list, and says what it leaves out.
 func (c *cli) lines(ctx context.Context, out *file.Output, truncated bool, count *int64) error {
-	if err := c.outputTo(ctx, out, c.stdout); err != nil {
+	if err := c.outputTo(ctx, out, shown(c.stdout)); err != nil {
 		return err
 	}
 	if truncated && count != nil {
@@ -165,7 +165,7 @@ func (c *cli) fsRead() *cobra.Command {
 		}
 		r, err := tool("", api.OpFileRead, ask)
 		return c.told(r, err, func(res *file.Result) error {
-			if err := c.outputTo(ctx, res.Read.Content, c.stdout); err != nil {
+			if err := c.outputTo(ctx, res.Read.Content, shown(c.stdout)); err != nil {
 				return err
 			}
 			if res.Read.Truncated && most == 0 && lines == "" {

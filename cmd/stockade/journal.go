@@ -22,9 +22,28 @@ import (
 const exitBad = 1
 
 // recorded reads receipts from the journal below a state directory, newest first.
-func recorded(state string, filter api.Read) ([]api.Receipt, error) {
+func recorded(state string, q *receiptQuery) ([]api.Receipt, error) {
 	var out []api.Receipt
-	err := journal.Scan(filepath.Join(state, "journal"), func(seq int64, rec []byte) error {
+	err := journal.Scan(filepath.Join(state, "journal"), receiptsIn(q, func(r *api.Receipt) error {
+		out = append(out, *r)
+		if q.limit > 0 && int64(len(out)) > 2*q.limit {
+			out = slices.Delete(out, 0, int(q.limit))
+		}
+		return nil
+	}))
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(out)
+	if q.limit > 0 && int64(len(out)) > q.limit {
+		out = out[:q.limit]
+	}
+	return out, nil
+}
+
+// receiptsIn reads records, and gives fn the receipts that fit.
+func receiptsIn(q *receiptQuery, fn func(*api.Receipt) error) func(int64, []byte) error {
+	return func(seq int64, rec []byte) error {
 		var r struct {
 			Type    string      `json:"type"`
 			Receipt api.Receipt `json:"receipt"`
@@ -32,25 +51,11 @@ func recorded(state string, filter api.Read) ([]api.Receipt, error) {
 		if err := json.Unmarshal(rec, &r); err != nil {
 			return fmt.Errorf("record %d: %w", seq, err)
 		}
-		if r.Type == "receipt" && matches(&r.Receipt, filter) {
-			out = append(out, r.Receipt)
+		if r.Type == "receipt" && q.filter.Fits(&r.Receipt) {
+			return fn(&r.Receipt)
 		}
 		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	slices.Reverse(out)
-	if filter.Limit > 0 && int64(len(out)) > filter.Limit {
-		out = out[:filter.Limit]
-	}
-	return out, nil
-}
-
-func matches(r *api.Receipt, filter api.Read) bool {
-	return (filter.IntentID == "" || r.IntentID == filter.IntentID) &&
-		(filter.SessionID == "" || r.SessionID == filter.SessionID) &&
-		(filter.ExecID == "" || r.ExecID == filter.ExecID)
 }
 
 // verifyOptions say what a journal is verified against.
@@ -94,25 +99,8 @@ func (c *cli) receiptsVerify(o *verifyOptions) error {
 	if o.state == "" {
 		return usage("receipts verify: say --state DIR")
 	}
-	known, err := c.journalKey(o.state, o.key)
+	report, err := c.verified(o, nil)
 	if err != nil {
-		return err
-	}
-	var kept [][]byte
-	for _, file := range o.checkpoints {
-		msg, err := os.ReadFile(file)
-		if err != nil {
-			return usage("--checkpoint: %v", err)
-		}
-		kept = append(kept, msg)
-	}
-	report, err := journal.Verify(filepath.Join(o.state, "journal"), known, kept...)
-	switch {
-	case errors.Is(err, journal.ErrForeign):
-		return &exitError{exitBad, fmt.Errorf("--checkpoint: %w", err)}
-	case errors.Is(err, fs.ErrNotExist):
-		return usage("--state: %v", err)
-	case err != nil && report.Bad == nil:
 		return err
 	}
 	if c.json {
@@ -122,7 +110,39 @@ func (c *cli) receiptsVerify(o *verifyOptions) error {
 	} else if report.Bad == nil {
 		fmt.Fprintf(c.stdout, "%d records, %d signed by %d checkpoint(s), root %s\n", report.Records, report.Signed, report.Checkpoints, report.Root)
 	}
-	return c.judge(&report, o.strict)
+	return c.judge(report, o.strict)
+}
+
+// verified verifies a journal; what is wrong with it is in the report. With fn it goes on, when nothing is, to every record.
+func (c *cli) verified(o *verifyOptions, fn func(seq int64, rec []byte) error) (*journal.Report, error) {
+	known, err := c.journalKey(o.state, o.key)
+	if err != nil {
+		return nil, err
+	}
+	var kept [][]byte
+	for _, file := range o.checkpoints {
+		msg, err := os.ReadFile(file)
+		if err != nil {
+			return nil, usage("--checkpoint: %v", err)
+		}
+		kept = append(kept, msg)
+	}
+	dir := filepath.Join(o.state, "journal")
+	var report journal.Report
+	if fn == nil {
+		report, err = journal.Verify(dir, known, kept...)
+	} else {
+		report, err = journal.VerifyEach(dir, known, fn, kept...)
+	}
+	switch {
+	case errors.Is(err, journal.ErrForeign):
+		return nil, &exitError{exitBad, fmt.Errorf("--checkpoint: %w", err)}
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, usage("--state: %v", err)
+	case err != nil && report.Bad == nil:
+		return nil, err
+	}
+	return &report, nil
 }
 
 // judge turns a report into our exit status, and tells what is not signed.

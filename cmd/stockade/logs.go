@@ -60,7 +60,7 @@ func (c *cli) logs(ctx context.Context, o *logsOptions, word string) error {
 	if err != nil {
 		return err
 	}
-	f := &follower{c: c, progress: c.wanted(o.progress), stamps: o.stamps, cursor: o.since}
+	f := &follower{c: c, past: true, progress: c.wanted(o.progress), stamps: o.stamps, cursor: o.since}
 	take := f.event
 	if c.json {
 		take = c.eventLine

@@ -14,7 +14,8 @@
 //   - the exit status tells the cases apart: see codes in exit.go. It is the command's
 //     own when there was one.
 //   - what follows something (logs, events, frames) writes with --json one document per line.
-//   - nothing is asked interactively, and nothing is coloured; progress is dim on a terminal.
+//   - nothing is asked interactively, and nothing is coloured, but by top, which has the screen to itself; progress is
+//     dim on a terminal.
 package main
 
 import (
@@ -101,9 +102,9 @@ exactly that, runs commands in it, and answers with receipts.
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"work":    {c.runCommand(), c.openCommand(), c.execCommand(), c.shellCommand(), c.forwardCommand(), c.fsCommand(), c.cpCommand(), c.toolsCommand(), c.mcpCommand(), c.diffCommand(), c.commitCommand(), c.discardCommand(), c.closeCommand(), c.lsCommand(), c.showCommand(), c.blobCommand()},
-		"control": {c.psCommand(), c.logsCommand(), c.waitCommand(), c.inputCommand(), c.signalCommand(), c.cancelCommand(), c.stopCommand(), c.pauseCommand(), c.resumeCommand(), c.modifyCommand(), c.approvalsCommand(), c.narrowCommand(), c.rmCommand()},
-		"proof":   {c.eventsCommand(), c.intentsCommand(), c.framesCommand(), c.receiptsCommand(), c.snapshotCommand(), c.replayCommand(), c.fsckCommand(), c.backupCommand()},
-		"place":   {c.policyCommand(), c.doctorCommand(), c.quiescenceCommand(), c.drainCommand(), c.versionCommand()},
+		"control": {c.psCommand(), c.topCommand(), c.logsCommand(), c.waitCommand(), c.inputCommand(), c.signalCommand(), c.cancelCommand(), c.stopCommand(), c.pauseCommand(), c.resumeCommand(), c.modifyCommand(), c.approvalsCommand(), c.narrowCommand(), c.rmCommand()},
+		"proof":   {c.eventsCommand(), c.intentsCommand(), c.framesCommand(), c.receiptsCommand(), c.auditCommand(), c.snapshotCommand(), c.replayCommand(), c.fsckCommand(), c.backupCommand()},
+		"place":   {c.policyCommand(), c.doctorCommand(), c.quiescenceCommand(), c.drainCommand(), c.supportBundleCommand(), c.versionCommand()},
 	} {
 		for _, cmd := range commands {
 			cmd.GroupID = group

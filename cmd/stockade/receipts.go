@@ -24,42 +24,32 @@ the journal in its state directory, where no supervisor needs to run.`,
 }
 
 func (c *cli) receiptsListCommand() *cobra.Command {
-	var state string
-	var filter api.Read
+	q := receiptQuery{newest: true}
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List receipts, newest first",
+		Long: `list writes the caller's receipts that fit every filter, newest first; with --state all that are
+in the files, whose order and chain are checked, and no signature: "stockade audit --state" checks
+those too.` + filterHelp,
 		Example: `  stockade receipts list --session "$id"
+  stockade receipts list --outcome denied --since 2h --path /etc
+  stockade receipts list --follow --output jsonl
   stockade receipts list --state build/state --limit 20`,
 		Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.receiptsList(cmd.Context(), state, filter) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := q.complete(c); err != nil {
+				return err
+			}
+			if q.state != "" {
+				return c.recordedReceipts(&q)
+			}
+			return c.pages(cmd.Context(), &q, c.client().ReceiptPage)
+		},
 	}
-	cmd.Flags().StringVar(&state, "state", "", "read the journal in this state directory")
-	cmd.Flags().StringVar(&filter.SessionID, "session", "", "only of this session")
-	cmd.Flags().StringVar(&filter.ExecID, "exec", "", "only of this execution")
-	cmd.Flags().Int64Var(&filter.Limit, "limit", 100, "how many at most")
+	q.register(c, cmd)
+	cmd.Flags().StringVar(&q.state, "state", "", "read the journal in this state directory")
+	cmd.Flags().Int64Var(&q.limit, "limit", 100, "how many at most; 0 is all")
 	return cmd
-}
-
-func (c *cli) receiptsList(ctx context.Context, state string, filter api.Read) error {
-	var list []api.Receipt
-	var err error
-	if state != "" {
-		list, err = recorded(state, filter)
-	} else {
-		list, err = c.client().Receipts(ctx, filter)
-	}
-	if err != nil {
-		return err
-	}
-	if c.json {
-		return document(c.stdout, api.ReceiptList{Receipts: list})
-	}
-	rows := [][]string{{"RECEIPT", "SETTLED", "OPERATION", "OUTCOME", "SESSION", "RESULT"}}
-	for _, r := range list {
-		rows = append(rows, []string{r.IntentID, when(r.SettledAtNS), string(r.Op), string(r.Outcome), r.SessionID, summary(&r)})
-	}
-	return table(c.stdout, rows)
 }
 
 // summary is a receipt in a few words.
@@ -135,7 +125,7 @@ func (c *cli) receipt(ctx context.Context, state, id string) (*api.Receipt, erro
 	if state == "" {
 		return c.client().Receipt(ctx, id)
 	}
-	list, err := recorded(state, api.Read{IntentID: id})
+	list, err := recorded(state, &receiptQuery{filter: api.Read{IntentID: id}})
 	if err != nil {
 		return nil, err
 	}

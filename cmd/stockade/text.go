@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/docker/go-units"
 	"github.com/go-json-experiment/json"
@@ -47,6 +49,43 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// shown is where what came out of a session is written: to a terminal as text that it does not act on, to anything else as it is.
+func shown(to io.Writer) io.Writer {
+	if !terminal(to) {
+		return to
+	}
+	return &plain{to: to}
+}
+
+// plain writes text without what a terminal would act on: lines and tabs stay. What may be a part of something waits for the rest of it.
+type plain struct {
+	to   io.Writer
+	rest []byte
+}
+
+func (p *plain) Write(b []byte) (int, error) {
+	all := append(p.rest, b...)
+	var out strings.Builder
+	for len(all) > 0 {
+		r, n := utf8.DecodeRune(all)
+		switch {
+		case !utf8.FullRune(all), r == '\r' && len(all) == 1:
+			p.rest = bytes.Clone(all)
+			_, err := io.WriteString(p.to, out.String())
+			return len(b), err
+		case r == '\r' && all[1] == '\n': // of a terminal's output, the end of a line
+		case r == '\n', r == '\t':
+			out.WriteRune(r)
+		default:
+			out.WriteString(printable(string(r)))
+		}
+		all = all[n:]
+	}
+	p.rest = nil
+	_, err := io.WriteString(p.to, out.String())
+	return len(b), err
 }
 
 // pairs formats a map as k=v,k=v in order of the keys.

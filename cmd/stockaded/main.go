@@ -73,7 +73,7 @@ SIGUSR1 has it look whether there is another policy, as stockade policy activate
 			if err := c.become(); err != nil {
 				return err
 			}
-			c.program = program()
+			c.program, c.args = program(), os.Args[1:]
 			loosen()
 			collectLess()
 			return c.serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -34,7 +34,8 @@ const (
 type config struct {
 	state, socket, policy, ceiling   string
 	runner, runnerBinary, initBinary string
-	program                          string // our own
+	program                          string   // our own
+	args                             []string // of the command line
 	config, user                     string
 	printConfig                      bool
 	cgroupParent, ripgrep            string

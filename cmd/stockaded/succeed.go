@@ -53,12 +53,15 @@ func program() string {
 	return path
 }
 
-// ready asks the program that is going to succeed us whether it can run at all.
+// ready asks the program that is going to succeed us whether it can run at all, and looks at what it is going to read.
 func (c *config) ready() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, c.program, "--version").CombinedOutput(); err != nil {
 		return fmt.Errorf("%s --version: %w: %.200s", c.program, err, out)
+	}
+	if err := c.reread(); err != nil {
+		return fmt.Errorf("read again: %w", err)
 	}
 	return nil
 }

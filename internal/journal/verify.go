@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 )
 
 // Report is what [Verify] and [Check] found.
@@ -36,6 +37,13 @@ type Report struct {
 // write another end. That is no finding here, for a journal in use always has such an end:
 // the caller looks at Signed, Unsigned and TailBytes.
 func Verify(dir string, known note.Verifiers, kept ...[]byte) (Report, error) {
+	return VerifyEach(dir, known, nil, kept...)
+}
+
+// VerifyEach is Verify, and gives fn every record when nothing is wrong: all is verified before the first, and that
+// they are the records that were verified, behind the last. An error of fn ends it and is returned as it is. Without records under a
+// checkpoint fn is given none.
+func VerifyEach(dir string, known note.Verifiers, fn func(seq int64, rec []byte) error, kept ...[]byte) (Report, error) {
 	s, err := surveyFiles(dir, known, kept...)
 	if err == nil && s.early {
 		err = fmt.Errorf("a checkpoint that was kept elsewhere: %w", &TrimmedError{First: s.first()})
@@ -44,7 +52,30 @@ func Verify(dir string, known note.Verifiers, kept ...[]byte) (Report, error) {
 	if err != nil {
 		return report, fmt.Errorf("verify journal: %w", err)
 	}
-	return report, nil
+	if fn == nil || report.Signed == 0 {
+		return report, nil
+	}
+	return report, s.again(dir, fn)
+}
+
+// again reads every record that the survey has found once more.
+func (s *survey) again(dir string, fn func(seq int64, rec []byte) error) error {
+	var chain digest
+	if s.begin != nil {
+		chain = s.begin.chain
+	}
+	for _, seg := range s.segments {
+		if err := seg.read(dir, seg.first, func(seq int64, rec []byte) error {
+			chain = link(chain, tlog.RecordHash(rec))
+			return fn(seq, rec)
+		}); err != nil {
+			return err
+		}
+	}
+	if chain != s.chain {
+		return errors.New("verify journal: the records are not those that were verified: somebody has written over them meanwhile")
+	}
+	return nil
 }
 
 // report is what was found, err included.

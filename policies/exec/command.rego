@@ -12,7 +12,7 @@ deny contains {
 	"message": "the grant has commands, and no shells",
 } if {
 	input.request.op == "host.shell.open"
-	input.session.grant.exec.shells == false
+	object.get(input.session.grant, ["exec", "shells"], true) != true
 }
 
 # METADATA

@@ -177,7 +177,7 @@ deny contains {
 # labels: {concern: network}
 deny contains {
 	"code": "forward_not_allowed",
-	"subject": sprintf("forward:%d", [input.request.forward.port]),
+	"subject": sprintf("forward:%v", [object.get(input.request, ["forward", "port"], "none")]),
 	"message": "the grant of the session does not open the port to its owner",
 } if {
 	op == "host.session.forward"
@@ -188,7 +188,9 @@ opened if {
 	forward := input.session.grant.network.forward
 	is_object(forward)
 	not forward.ports
+	is_number(input.request.forward.port)
 	input.request.forward.port > 0
+	input.request.forward.port < 65536
 }
 
 opened if input.request.forward.port in input.session.grant.network.forward.ports

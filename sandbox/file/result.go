@@ -150,6 +150,35 @@ func (r *Result) Changes() []Change {
 	return nil
 }
 
+// Paths are those that the result says it is about, and those that it changed.
+func (r *Result) Paths() []string {
+	var paths []string
+	add := func(more ...string) {
+		for _, path := range more {
+			if path != "" {
+				paths = append(paths, path)
+			}
+		}
+	}
+	switch {
+	case r.Read != nil:
+		add(r.Read.Path)
+	case r.Stat != nil:
+		add(r.Stat.Path)
+	case r.Change != nil:
+		add(r.Change.Path, r.Change.To)
+	case r.Patch != nil:
+		add(r.Patch.ChangedPaths...)
+		for _, e := range r.Patch.Errors {
+			add(e.Path)
+		}
+	}
+	for _, c := range r.Changes() {
+		add(c.Path)
+	}
+	return paths
+}
+
 // Clamp says that a request-level limit was lowered (C17), or what stood in where the request
 // named none (C18: source "runtime").
 type Clamp struct {

@@ -83,6 +83,7 @@ const (
 	OpCapabilities Op = "host.capabilities"
 	OpQuiescence   Op = "admin.quiescence"
 	OpSnapshot     Op = "admin.snapshot"
+	OpAudit        Op = "admin.receipts"
 	OpDrain        Op = "admin.drain"
 
 	OpPolicyStatus   Op = "admin.policy.status"

@@ -384,6 +384,19 @@ type Session struct {
 	Narrowed     int64             `json:"narrowed,omitzero"`           // how often a part of its network was taken away
 	Degraded     []string          `json:"degraded,omitempty"`          // layers that it is without
 	Silent       []string          `json:"unreported_layers,omitempty"` // layers that cannot say what they refuse
+	Load         *Load             `json:"load,omitzero"`               // what it uses now, while it lives
+}
+
+// Load is what a session uses at the moment at which it is asked for; its ceilings are in its grant. What is counted is
+// counted since the supervisor that answers began, and begins again with the next.
+type Load struct {
+	SampledAtNS int64 `json:"sampled_at_ns,omitzero"` // when memory, pids and cpu were read; 0: not yet
+	MemoryBytes int64 `json:"memory_bytes"`
+	PIDs        int64 `json:"pids"`
+	CPUNS       int64 `json:"cpu_ns"`       // that all executions have used, those that are over included
+	OutputBytes int64 `json:"output_bytes"` // that executions wrote
+	Denied      int64 `json:"denied"`       // operations on it that policy or a ceiling said no to
+	Refused     int64 `json:"refused"`      // what its layers refused to executions that have ended
 }
 
 // SessionList is a page of sessions, newest first.
@@ -391,7 +404,11 @@ type SessionList struct {
 	Sessions []Session `json:"sessions"`
 }
 
-// ReceiptList is a page of receipts, newest first.
+// ReceiptList is a page of receipts, newest first unless the other order was asked for. One page looks at so many receipts
+// at most, whether or not they fit: it can be empty and have more behind it.
 type ReceiptList struct {
 	Receipts []Receipt `json:"receipts"`
+	Next     string    `json:"next,omitempty"` // cursor: how far this page has looked
+	More     bool      `json:"more,omitzero"`  // there is something behind it
+	Head     string    `json:"head,omitempty"` // cursor: behind it, oldest first, is what was settled later than all that there is
 }

@@ -322,4 +322,16 @@ type Read struct {
 	WaitMS    int64             `json:"wait_ms,omitzero"`   // long poll: how long to wait for something to say
 	MaxBytes  int64             `json:"max_bytes,omitzero"` // of output in one answer
 	Input     bool              `json:"input,omitzero"`     // of a recording: what was typed, too
+
+	// Of receipts.
+	Order   string `json:"order,omitempty"`    // newest (default) or oldest first
+	SinceNS int64  `json:"since_ns,omitzero"`  // settled then or later
+	UntilNS int64  `json:"until_ns,omitzero"`  // settled before
+	UID     *int64 `json:"uid,omitzero"`       // of this user
+	AgentID string `json:"agent_id,omitempty"` // of this scope, as far as it is said
+	WorldID string `json:"world_id,omitempty"`
+	ChatID  string `json:"chat_id,omitempty"`
+	Code    Code   `json:"code,omitempty"` // why something was refused, failed or was ended
+	Rule    string `json:"rule,omitempty"` // a part of the name of a rule that decided, or of the code of a denial
+	Path    string `json:"path,omitempty"` // the receipt names it, or what lies below it
 }

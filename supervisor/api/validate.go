@@ -224,15 +224,8 @@ var checks = map[Op][]check{
 	OpReceiptGet: {
 		{CodeNotFound, func(r *Request) string { return intentFault(r.Read.IntentID) }},
 	},
-	OpReceiptList: {
-		{CodeSessionNotFound, func(r *Request) string { return optional("session_id", r.Read.SessionID, idFault) }},
-		{CodeExecNotFound, func(r *Request) string { return optional("exec_id", r.Read.ExecID, idFault) }},
-		{CodeInvalidParams, func(r *Request) string {
-			return unlisted("outcome", string(r.Read.Outcome), "", string(OutcomeOK), string(OutcomeDenied), string(OutcomeFaulted))
-		}},
-		{CodeInvalidParams, func(r *Request) string { return textFault("op", string(r.Read.Op), maxName) }},
-		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
-	},
+	OpReceiptList:  receiptChecks,
+	OpAudit:        receiptChecks,
 	OpCheckpoint:   {},
 	OpDecide:       {},
 	OpHostInfo:     {},
@@ -286,6 +279,24 @@ var (
 		{CodeExecNotFound, func(r *Request) string { return refFault(&ProcessRef{r.Read.ExecID, r.Read.IntentID}) }},
 		{CodeInvalidParams, func(r *Request) string { return waitFault(r.Read.WaitMS) }},
 		{CodeInvalidParams, func(r *Request) string { return negative("max_bytes", r.Read.MaxBytes) }},
+	}
+	receiptChecks = []check{
+		{CodeSessionNotFound, func(r *Request) string { return optional("session_id", r.Read.SessionID, idFault) }},
+		{CodeExecNotFound, func(r *Request) string { return optional("exec_id", r.Read.ExecID, idFault) }},
+		{CodeInvalidParams, func(r *Request) string {
+			return unlisted("outcome", string(r.Read.Outcome), "", string(OutcomeOK), string(OutcomeDenied), string(OutcomeFaulted))
+		}},
+		{CodeInvalidParams, func(r *Request) string { return textFault("op", string(r.Read.Op), maxName) }},
+		{CodeInvalidParams, func(r *Request) string { return textFault("code", string(r.Read.Code), maxName) }},
+		{CodeInvalidParams, func(r *Request) string { return textFault("rule", r.Read.Rule, maxPath) }},
+		{CodeInvalidParams, func(r *Request) string { return optional("path", r.Read.Path, absFault) }},
+		{CodeInvalidParams, func(r *Request) string { return unlisted("order", r.Read.Order, "", NewestFirst, OldestFirst) }},
+		{CodeInvalidParams, func(r *Request) string { return negative("since_ns", r.Read.SinceNS) }},
+		{CodeInvalidParams, func(r *Request) string { return negative("until_ns", r.Read.UntilNS) }},
+		{CodeInvalidParams, func(r *Request) string {
+			return scopeFault(Scope{AgentID: r.Read.AgentID, WorldID: r.Read.WorldID, ChatID: r.Read.ChatID})
+		}},
+		{CodeInvalidParams, func(r *Request) string { return pageFault(r.Read.Limit) }},
 	}
 	intentReadChecks = []check{
 		{CodeNotFound, func(r *Request) string { return intentFault(r.Read.IntentID) }},

@@ -184,14 +184,23 @@ func (c *Client) Receipt(ctx context.Context, intentID string) (*api.Receipt, er
 	return document[api.Receipt](c.get(ctx, "/v1/receipts/"+url.PathEscape(intentID), nil))
 }
 
-// Receipts lists the caller's receipts, newest first. SessionID, ExecID, Op, Outcome and
-// Limit of the filter count.
+// Receipts lists the first of the caller's receipts that the supervisor looks at and that fit, newest first: one page.
 func (c *Client) Receipts(ctx context.Context, filter api.Read) ([]api.Receipt, error) {
-	list, err := document[api.ReceiptList](c.get(ctx, "/v1/receipts", query(filter)))
+	list, err := c.ReceiptPage(ctx, filter)
 	if err != nil {
 		return nil, err
 	}
 	return list.Receipts, nil
+}
+
+// ReceiptPage is a page of the caller's receipts that fit ([api.Read.Fits]), and where the next begins (After of the next filter).
+func (c *Client) ReceiptPage(ctx context.Context, filter api.Read) (*api.ReceiptList, error) {
+	return document[api.ReceiptList](c.get(ctx, "/v1/receipts", query(filter)))
+}
+
+// Audit is ReceiptPage of everybody's receipts.
+func (c *Client) Audit(ctx context.Context, filter api.Read) (*api.ReceiptList, error) {
+	return document[api.ReceiptList](c.get(ctx, "/v1/audit", query(filter)))
 }
 
 // Checkpoint has the journal signed as far as it goes, and returns the signed note.

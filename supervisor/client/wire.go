@@ -106,12 +106,19 @@ type lost struct{ error }
 
 func (l *lost) Unwrap() error { return l.error }
 
+// Lost reports whether err is the end of a connection, or that there was none: a read can be asked again.
+func Lost(err error) bool {
+	_, ok := errors.AsType[*lost](err)
+	return ok
+}
+
 // query says a filter in the words of the URL.
 func query(r api.Read) url.Values {
 	q := url.Values{}
 	for name, value := range map[string]string{
 		"session_id": r.SessionID, "exec_id": r.ExecID, "state": r.State,
-		"op": string(r.Op), "outcome": string(r.Outcome), "after": r.After,
+		"op": string(r.Op), "outcome": string(r.Outcome), "after": r.After, "order": r.Order,
+		"agent_id": r.AgentID, "world_id": r.WorldID, "chat_id": r.ChatID, "code": string(r.Code), "rule": r.Rule, "path": r.Path,
 	} {
 		if value != "" {
 			q.Set(name, value)
@@ -120,7 +127,10 @@ func query(r api.Read) url.Values {
 	for k, v := range r.Labels {
 		q.Add("label", k+"="+v)
 	}
-	for name, n := range map[string]int64{"limit": r.Limit, "wait_ms": r.WaitMS, "max_bytes": r.MaxBytes} {
+	if r.UID != nil {
+		q.Set("uid", strconv.FormatInt(*r.UID, 10))
+	}
+	for name, n := range map[string]int64{"limit": r.Limit, "wait_ms": r.WaitMS, "max_bytes": r.MaxBytes, "since_ns": r.SinceNS, "until_ns": r.UntilNS} {
 		if n > 0 {
 			q.Set(name, strconv.FormatInt(n, 10))
 		}

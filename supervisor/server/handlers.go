@@ -190,6 +190,7 @@ func named() map[api.Op]func(*call, *api.Request) {
 		api.OpCapabilities:   show(Supervisor.Capabilities),
 		api.OpQuiescence:     show(Supervisor.Quiescence),
 		api.OpSnapshot:       show(Supervisor.Snapshot),
+		api.OpAudit:          show(Supervisor.Audit),
 		api.OpDrain:          (*call).carryOut,
 
 		api.OpPolicyStatus:   show(Supervisor.PolicyStatus),

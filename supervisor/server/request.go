@@ -162,8 +162,24 @@ func (c *call) fromURL() (*api.Request, *api.Error) {
 		After:     q.Get("after"),
 		Op:        api.Op(q.Get("op")).Canonical(),
 		Outcome:   api.Outcome(q.Get("outcome")),
+		Order:     q.Get("order"),
+		AgentID:   q.Get("agent_id"),
+		WorldID:   q.Get("world_id"),
+		ChatID:    q.Get("chat_id"),
+		Code:      api.Code(q.Get("code")),
+		Rule:      q.Get("rule"),
+		Path:      q.Get("path"),
 	}
-	for name, field := range map[string]*int64{"limit": &req.Read.Limit, "wait_ms": &req.Read.WaitMS, "max_bytes": &req.Read.MaxBytes} {
+	if q.Get("uid") != "" {
+		req.Read.UID = new(int64)
+		if *req.Read.UID, err = c.number("uid"); err != nil {
+			return nil, err
+		}
+	}
+	for name, field := range map[string]*int64{
+		"limit": &req.Read.Limit, "wait_ms": &req.Read.WaitMS, "max_bytes": &req.Read.MaxBytes,
+		"since_ns": &req.Read.SinceNS, "until_ns": &req.Read.UntilNS,
+	} {
 		if *field, err = c.number(name); err != nil {
 			return nil, err
 		}

@@ -25,6 +25,7 @@ const (
 // routes is the whole interface.
 func routes() []route {
 	page := []string{"after", "limit", "wait_ms"}
+	receipts := []string{"session_id", "exec_id", "op", "outcome", "since_ns", "until_ns", "uid", "agent_id", "world_id", "chat_id", "code", "rule", "path", "order", "after", "limit"}
 	return []route{
 		{"POST", "/v1/sessions", api.OpSessionOpen, operate, "Open a session.", nil, api.SessionOpen{}, api.Receipt{}},
 		{"GET", "/v1/sessions", api.OpSessionList, read, "List the caller's sessions, newest first.", []string{"label", "state", "limit"}, nil, api.SessionList{}},
@@ -115,7 +116,7 @@ func routes() []route {
 		{"PUT", "/v1/blobs", api.OpBlobPut, putBlob, "Store content, which is the body.", []string{"blob_ref"}, []byte{}, api.Receipt{}},
 		{"GET", "/v1/blobs/{blob_ref}", api.OpBlobGet, read, "Get the content of a blob.", nil, nil, []byte{}},
 		{"GET", "/v1/receipts", api.OpReceiptList, read, "List the caller's receipts, newest first.",
-			[]string{"session_id", "exec_id", "op", "outcome", "limit"}, nil, api.ReceiptList{}},
+			receipts, nil, api.ReceiptList{}},
 		{"GET", "/v1/receipts/{intent_id}", api.OpReceiptGet, read, "Show a receipt.", nil, nil, api.Receipt{}},
 		{"GET", "/v1/checkpoint", api.OpCheckpoint, read,
 			"Sign all that the journal has so far. Kept elsewhere, the note finds a journal that was rolled back.", nil, nil, api.Checkpoint{}},
@@ -125,6 +126,8 @@ func routes() []route {
 		{"GET", "/v1/capabilities", api.OpCapabilities, read, "Say what a session can be held by here, as far as host and operator go.", nil, nil, api.Capabilities{}},
 		{"GET", "/v1/quiescence", api.OpQuiescence, read, "Say what keeps the supervisor from being quiet.", nil, nil, api.Quiescence{}},
 		{"GET", "/v1/snapshot", api.OpSnapshot, read, "Digest everything that the supervisor knows, as its journal tells it.", nil, nil, api.Snapshot{}},
+		{"GET", "/v1/audit", api.OpAudit, read, "List everybody's receipts that fit, newest first: a page, and where the next begins.",
+			receipts, nil, api.ReceiptList{}},
 		{"POST", "/v1/drain", api.OpDrain, operate, "Take no new sessions and executions, or with undo again.", nil, api.Drain{}, api.Receipt{}},
 		{"GET", "/v1/policy", api.OpPolicyStatus, read, "Say which revisions of the policy decide, and why the last candidate does not.", nil, nil, api.PolicyStatus{}},
 		{"POST", "/v1/policy/preview", api.OpPolicyPreview, operate, "Validate the policy that is there now, and say what its activation would mean to the open sessions.",

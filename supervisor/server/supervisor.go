@@ -68,6 +68,7 @@ type Supervisor interface {
 	Frames(ctx context.Context, req *api.Request) (*api.FrameList, *api.Receipt, error)
 	Receipt(ctx context.Context, req *api.Request) (*api.Receipt, *api.Receipt, error)
 	Receipts(ctx context.Context, req *api.Request) (*api.ReceiptList, *api.Receipt, error)
+	Audit(ctx context.Context, req *api.Request) (*api.ReceiptList, *api.Receipt, error)
 	Approval(ctx context.Context, req *api.Request) (*api.Approval, *api.Receipt, error)
 	Approvals(ctx context.Context, req *api.Request) (*api.ApprovalList, *api.Receipt, error)
 	Checkpoint(ctx context.Context, req *api.Request) (*api.Checkpoint, *api.Receipt, error)

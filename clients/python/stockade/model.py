@@ -1238,6 +1238,24 @@ class Limits(Record):
 
 
 @dataclass(frozen=True, repr=False)
+class Load(Record):
+    """Load is what a session uses at the moment at which it is asked for; its ceilings are in its grant."""
+
+    memory_bytes: int
+    pids: int
+    #: that all executions have used, those that are over included
+    cpu_ns: int
+    #: that executions wrote
+    output_bytes: int
+    #: operations on it that policy or a ceiling said no to
+    denied: int
+    #: what its layers refused to executions that have ended
+    refused: int
+    #: when memory, pids and cpu were read; 0: not yet
+    sampled_at_ns: Optional[int] = None
+
+
+@dataclass(frozen=True, repr=False)
 class Local(Record):
     """Local builds the session from namespaces of this kernel."""
 
@@ -1685,8 +1703,13 @@ class Read(Record):
     active: Optional[bool] = None
     #: cursor that an earlier answer gave: what follows it
     after: Optional[str] = None
+    #: of this scope, as far as it is said
+    agent_id: Optional[str] = None
     approval_id: Optional[str] = None
     blob_ref: Optional[str] = None
+    chat_id: Optional[str] = None
+    #: why something was refused, failed or was ended
+    code: Optional[str] = None
     exec_id: Optional[str] = None
     #: of a recording: what was typed, too
     input: Optional[bool] = None
@@ -1696,11 +1719,24 @@ class Read(Record):
     #: of output in one answer
     max_bytes: Optional[int] = None
     op: Optional[str] = None
+    #: Of receipts.
+    order: Optional[str] = None
     outcome: Optional[str] = None
+    #: the receipt names it, or what lies below it
+    path: Optional[str] = None
+    #: a part of the name of a rule that decided, or of the code of a denial
+    rule: Optional[str] = None
     session_id: Optional[str] = None
+    #: settled then or later
+    since_ns: Optional[int] = None
     state: Optional[str] = None
+    #: of this user
+    uid: Optional[int] = None
+    #: settled before
+    until_ns: Optional[int] = None
     #: long poll: how long to wait for something to say
     wait_ms: Optional[int] = None
+    world_id: Optional[str] = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -1739,9 +1775,15 @@ class Receipt(Record):
 
 @dataclass(frozen=True, repr=False)
 class ReceiptList(Record):
-    """ReceiptList is a page of receipts, newest first."""
+    """ReceiptList is a page of receipts, newest first unless the other order was asked for."""
 
     receipts: Tuple[Receipt, ...]
+    #: cursor: behind it, oldest first, is what was settled later than all that there is
+    head: Optional[str] = None
+    #: there is something behind it
+    more: Optional[bool] = None
+    #: cursor: how far this page has looked
+    next: Optional[str] = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -1922,6 +1964,8 @@ class Session(Record):
     #: when it ends if nothing happens; grows with every activity
     idle_at_ns: Optional[int] = None
     labels: Optional[Mapping[str, str]] = None
+    #: what it uses now, while it lives
+    load: Optional[Load] = None
     #: how often a part of its network was taken away
     narrowed: Optional[int] = None
     #: of the executions that have ended

@@ -513,6 +513,7 @@ export type Op =
   | "admin.policy.preview"
   | "admin.policy.status"
   | "admin.quiescence"
+  | "admin.receipts"
   | "admin.snapshot"
   | "blob.get"
   | "blob.put"
@@ -1922,6 +1923,22 @@ export interface Limits {
   pids?: Int64;
 }
 
+/** Load is what a session uses at the moment at which it is asked for; its ceilings are in its grant. */
+export interface Load {
+  /** that all executions have used, those that are over included */
+  cpu_ns: Nanoseconds;
+  /** operations on it that policy or a ceiling said no to */
+  denied: Int64;
+  memory_bytes: Int64;
+  /** that executions wrote */
+  output_bytes: Int64;
+  pids: Int64;
+  /** what its layers refused to executions that have ended */
+  refused: Int64;
+  /** when memory, pids and cpu were read; 0: not yet */
+  sampled_at_ns?: Nanoseconds;
+}
+
 /** Local builds the session from namespaces of this kernel. */
 export interface Local {
   /** of egress and full: what is wanted, and no more is granted; absent leaves it to policy */
@@ -2312,8 +2329,13 @@ export interface Read {
   active?: boolean;
   /** cursor that an earlier answer gave: what follows it */
   after?: string;
+  /** of this scope, as far as it is said */
+  agent_id?: string;
   approval_id?: string;
   blob_ref?: string;
+  chat_id?: string;
+  /** why something was refused, failed or was ended */
+  code?: Code;
   exec_id?: string;
   /** of a recording: what was typed, too */
   input?: boolean;
@@ -2323,11 +2345,24 @@ export interface Read {
   /** of output in one answer */
   max_bytes?: Int64;
   op?: Op;
+  /** Of receipts. */
+  order?: string;
   outcome?: Outcome;
+  /** the receipt names it, or what lies below it */
+  path?: string;
+  /** a part of the name of a rule that decided, or of the code of a denial */
+  rule?: string;
   session_id?: string;
+  /** settled then or later */
+  since_ns?: Nanoseconds;
   state?: string;
+  /** of this user */
+  uid?: Int64;
+  /** settled before */
+  until_ns?: Nanoseconds;
   /** long poll: how long to wait for something to say */
   wait_ms?: Int64;
+  world_id?: string;
 }
 
 /** Receipt is the one terminal answer to an operation, journaled before the caller sees it. */
@@ -2362,8 +2397,14 @@ export interface Receipt {
   warn?: string[];
 }
 
-/** ReceiptList is a page of receipts, newest first. */
+/** ReceiptList is a page of receipts, newest first unless the other order was asked for. */
 export interface ReceiptList {
+  /** cursor: behind it, oldest first, is what was settled later than all that there is */
+  head?: string;
+  /** there is something behind it */
+  more?: boolean;
+  /** cursor: how far this page has looked */
+  next?: string;
   receipts: Receipt[];
 }
 
@@ -2515,6 +2556,8 @@ export interface Session {
   labels?: { [name: string]: string };
   /** now, those that are queued included */
   live_executions: Int64;
+  /** what it uses now, while it lives */
+  load?: Load;
   /** how often a part of its network was taken away */
   narrowed?: Int64;
   /** of the executions that have ended */
@@ -3473,6 +3516,15 @@ export interface Routes {
     event: never;
   };
 
+  /** List everybody's receipts that fit, newest first: a page, and where the next begins. */
+  "GET /v1/audit": {
+    path: Record<string, never>;
+    query: { session_id?: string; exec_id?: string; op?: string; outcome?: string; since_ns?: string; until_ns?: string; uid?: string; agent_id?: string; world_id?: string; chat_id?: string; code?: string; rule?: string; path?: string; order?: string; after?: string; limit?: Int64 };
+    body: undefined;
+    replies: { 200: ReceiptList; 403: Receipt; };
+    event: never;
+  };
+
   /** Store content, which is the body. */
   "PUT /v1/blobs": {
     path: Record<string, never>;
@@ -3755,7 +3807,7 @@ export interface Routes {
   /** List the caller's receipts, newest first. */
   "GET /v1/receipts": {
     path: Record<string, never>;
-    query: { session_id?: string; exec_id?: string; op?: string; outcome?: string; limit?: Int64 };
+    query: { session_id?: string; exec_id?: string; op?: string; outcome?: string; since_ns?: string; until_ns?: string; uid?: string; agent_id?: string; world_id?: string; chat_id?: string; code?: string; rule?: string; path?: string; order?: string; after?: string; limit?: Int64 };
     body: undefined;
     replies: { 200: ReceiptList; 403: Receipt; };
     event: never;
@@ -4118,6 +4170,7 @@ export const routes: Readonly<Record<keyof Routes, Route>> = {
   "GET /v1/approvals/{approval_id}": { key: false, repeatable: true, replies: { 200: "Approval", 403: "Receipt", } },
   "POST /v1/approvals/{approval_id}/approve": { key: true, repeatable: false, replies: { 200: "Receipt", 403: "Receipt", }, body: "Verdict" },
   "POST /v1/approvals/{approval_id}/deny": { key: true, repeatable: false, replies: { 200: "Receipt", 403: "Receipt", }, body: "Verdict" },
+  "GET /v1/audit": { key: false, repeatable: true, replies: { 200: "ReceiptList", 403: "Receipt", } },
   "PUT /v1/blobs": { key: true, repeatable: false, replies: { 200: "Receipt", 403: "Receipt", }, body: "bytes" },
   "GET /v1/blobs/{blob_ref}": { key: false, repeatable: true, replies: { 200: "bytes", 403: "Receipt", } },
   "GET /v1/capabilities": { key: false, repeatable: true, replies: { 200: "Capabilities", 403: "Receipt", } },
@@ -4228,6 +4281,7 @@ export const shapes: Readonly<Record<string, Readonly<Record<string, string>>>> 
   Intent: { admitted_at_ns: "ns", age_ns: "ns", settled_at_ns: "ns", },
   IntentList: { intents: "[]Intent", },
   Limits: { cpu_time_ns: "ns", },
+  Load: { cpu_ns: "ns", sampled_at_ns: "ns", },
   Notice: { at_ns: "ns", },
   NoticeList: { events: "[]Notice", },
   OpenResult: { expires_at_ns: "ns", grant: "Grant", started_at_ns: "ns", },
@@ -4247,13 +4301,14 @@ export const shapes: Readonly<Record<string, Readonly<Record<string, string>>>> 
   ProcessModify: { timeout_ns: "ns", },
   ProcessStop: { grace_timeout_ns: "ns", },
   Quiescence: { intents: "[]Intent", },
+  Read: { since_ns: "ns", until_ns: "ns", },
   Receipt: { admitted_at_ns: "ns", approval: "Approval", payload: "Payload", settled_at_ns: "ns", timings: "[]Timing", },
   ReceiptList: { receipts: "[]Receipt", },
   Recording: { cast: "Output", duration_ns: "ns", },
-  Request: { cancel: "ProcessCancel", close: "SessionClose", exec: "Exec", file: "FileTool", input: "ProcessInput", modify: "ProcessModify", open: "SessionOpen", shell_close: "ShellClose", shell_input: "ShellInput", shell_run: "ShellRun", signal: "SessionSignal", stop: "ProcessStop", workspace: "Workspace", },
+  Request: { cancel: "ProcessCancel", close: "SessionClose", exec: "Exec", file: "FileTool", input: "ProcessInput", modify: "ProcessModify", open: "SessionOpen", read: "Read", shell_close: "ShellClose", shell_input: "ShellInput", shell_run: "ShellRun", signal: "SessionSignal", stop: "ProcessStop", workspace: "Workspace", },
   RequireApproval: { timeout_ns: "ns", },
   Reviewed: { grant: "Grant", request: "Request", require_approval: "RequireApproval", },
-  Session: { ended_at_ns: "ns", expires_at_ns: "ns", grant: "Grant", idle_at_ns: "ns", started_at_ns: "ns", usage: "Usage", },
+  Session: { ended_at_ns: "ns", expires_at_ns: "ns", grant: "Grant", idle_at_ns: "ns", load: "Load", started_at_ns: "ns", usage: "Usage", },
   SessionClose: { grace_timeout_ns: "ns", },
   SessionList: { sessions: "[]Session", },
   SessionOpen: { idle_timeout_ns: "ns", limits: "Limits", session_ttl_ns: "ns", },
