@@ -132,8 +132,7 @@ func form(t *testing.T, c *client.Client, r *api.Receipt) string {
 // not read (R045, R046; pitfalls 7 and 8 of part 4). What it gets is its session's, not the daemon's: no environment, no directory, no user
 // (pitfall 5); and its arguments are arguments (pitfall 15).
 func TestTimeLimit(t *testing.T) {
-	t.Setenv("STOCKADE_TEST_CANARY", "of the daemon")
-	c := start(t).Client() // which inherits it
+	c := start(t).Client() // with CANARY in its environment
 	dir := shared(t)
 	session := opened(t, c, func(o *api.SessionOpen) {
 		o.Target.Local.Workdir = "/work"
