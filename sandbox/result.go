@@ -99,6 +99,23 @@ type Load struct {
 	PIDs        int64
 	CPUNS       int64 // that all executions have used, those that are over included
 	NetworkLost bool  // its relay has died
+
+	// Of its private file systems and overlays, the one that is fullest.
+	DiskBytes, DiskInodes Fill
+}
+
+// Fill is how much of a file system is used.
+type Fill struct {
+	Target      string // where it is inside
+	Used, Limit int64  // there is no limit where that is 0
+}
+
+// Fuller is the one of which less is left, in proportion.
+func (f Fill) Fuller(g Fill) Fill {
+	if g.Limit > 0 && (f.Limit <= 0 || float64(g.Used)/float64(g.Limit) > float64(f.Used)/float64(f.Limit)) {
+		return g
+	}
+	return f
 }
 
 // Result is what became of an execution.

@@ -87,6 +87,11 @@ func (s *Supervisor) adoptedCall(in api.Intent, held map[string]*sandbox.Held) (
 	x.follows(p)
 	x.onTerminal(s)
 	if x.shell != nil {
+		var noted *recollection
+		if noted, err = s.recollection(in.IntentID); err != nil {
+			return nil, err
+		}
+		x.shell.recall(noted)
 		x.log, err = s.spool.RecoverRing(x.id, p.output)
 	} else {
 		x.log, err = s.spool.Recover(x.id, p.output)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
@@ -194,6 +195,75 @@ func TestIdleGrace(t *testing.T) {
 		if d := b.shown(two); d.Reason != "closed" {
 			t.Errorf("%+v", d)
 		}
+	})
+}
+
+// R173, R256: each ceiling that a session can come near says so, and what stands still is not looked at.
+func TestThresholdOfEach(t *testing.T) {
+	near := func(l *sandbox.Load, of string) {
+		switch of {
+		case "cpu_time":
+			l.CPUNS = 96
+		case "disk_bytes":
+			l.DiskBytes = sandbox.Fill{Target: "/tmp", Used: 96, Limit: 100}
+		case "disk_inodes":
+			l.DiskInodes = sandbox.Fill{Target: "/tmp", Used: 96, Limit: 100}
+		}
+	}
+	for _, of := range []string{"cpu_time", "disk_bytes", "disk_inodes"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t)
+			defer b.stop()
+			id := b.session()
+			ses, _ := b.registry.find(alice, id)
+			ses.mu.Lock()
+			ses.grant.Ceilings.CPUTimeNS = 100
+			ses.mu.Unlock()
+			b.fake.mu.Lock()
+			near(&b.fake.load, of)
+			b.fake.mu.Unlock()
+			x := b.launch(api.Exec{SessionID: id, Argv: []string{"sleep"}, TimeoutNS: int64(time.Minute)})
+			ses.mu.Lock()
+			ses.paused = true
+			ses.mu.Unlock()
+			time.Sleep(20 * time.Second)
+			if n := b.fake.called("load"); n > 0 {
+				t.Errorf("%d looks at a session that stands still", n)
+			}
+			ses.mu.Lock()
+			ses.paused = false
+			ses.mu.Unlock()
+			time.Sleep(20 * time.Second)
+			b.control(api.OpProcessCancel, x.ExecID)
+			if diff := cmp.Diff([]string{"SESSION_STATE ready", "RESOURCE_THRESHOLD " + of}, only(b.notices(id))); diff != "" {
+				t.Errorf("%s: %s", of, diff)
+			}
+			b.scraped(`stockade_resource_threshold_total{level="95",resource="` + of + `"} 1`)
+		})
+	}
+}
+
+// R173: likewise the output of an execution, and what was killed and does not end.
+func TestThresholdOfExecutions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		id := b.session()
+		x := b.launch(api.Exec{SessionID: id, Argv: []string{"sip", "9"}, StdinOpen: true, Stdin: &api.Stdin{InlineText: &api.InlineText{Text: "123456789"}}, TimeoutNS: int64(time.Minute)})
+		synctest.Wait()
+		b.registry.execution(alice, api.ProcessRef{ExecID: x.ExecID}).plan.output = 10
+		time.Sleep(20 * time.Second)
+		b.control(api.OpProcessCancel, x.ExecID)
+		if diff := cmp.Diff([]string{"SESSION_STATE ready", "RESOURCE_THRESHOLD output_bytes"}, only(b.notices(id))); diff != "" {
+			t.Error(diff)
+		}
+		b.execute(api.Exec{SessionID: id, Argv: []string{"undead"}, TimeoutNS: int64(time.Second)})
+		synctest.Wait() // it is accounted behind the receipt
+		if !slices.Contains(b.notices(id), "RESOURCE_THRESHOLD orphans") {
+			t.Errorf("%v", b.notices(id))
+		}
+		b.scraped(`stockade_alerts_total{condition="orphans"} 1`)
+		b.fake.lose()
 	})
 }
 

@@ -438,8 +438,12 @@ func (s *Supervisor) logReceipt(r *api.Receipt) {
 	if r.Outcome != api.OutcomeOK {
 		log = s.log.Info
 	}
-	log("settled", "op", r.Op, "intent_id", r.IntentID, "session_id", r.SessionID, "exec_id", r.ExecID,
-		"uid", r.Principal.UID, "outcome", r.Outcome, "error_code", r.ErrorCode)
+	about := []any{"op", r.Op, "intent_id", r.IntentID, "session_id", r.SessionID, "exec_id", r.ExecID,
+		"uid", r.Principal.UID, "outcome", r.Outcome, "error_code", r.ErrorCode}
+	if sh := r.Payload.Shell; sh != nil && sh.CommandID != "" {
+		about = append(about, "command_id", sh.CommandID)
+	}
+	log("settled", about...)
 }
 
 // await returns the receipt, and hands out events until then.

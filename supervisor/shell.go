@@ -48,6 +48,7 @@ type shell struct {
 	count      int64        // of commands that have ended
 	news       []transition // that no frame tells of yet
 	skipped    int64        // and those that none is going to
+	recalled   *recollection
 
 	writer    *seat // who is attached and types; nil when nobody is
 	observers map[*seat]bool
@@ -137,6 +138,7 @@ type transition struct {
 	command  string
 	exitCode *int
 	count    int64
+	at       int64 // in the output
 }
 
 const (
@@ -256,13 +258,20 @@ func (sh *shell) take(p piece, now time.Time) {
 			return
 		}
 		sh.asked = &api.ShellPrompt{Text: readable(sh.line), Source: "mark"}
-		sh.prompted()
+		sh.prompted(p.next)
 	}
 }
 
 // begin is a command that was read.
 func (sh *shell) begin(p piece, now time.Time) {
 	c := api.ShellCommand{StartedAtNS: now.UnixNano(), From: p.next}
+	if r := sh.recalled; r != nil && (p.next <= r.until || r.running != "") {
+		if p.next > r.until {
+			c.CommandID, r.running = r.running, ""
+		}
+		sh.current, sh.status = &c, api.ShellBusy
+		return
+	}
 	if len(sh.pending) > 0 {
 		c.CommandID, c.InputID = sh.pending[0].id, sh.pending[0].input
 		sh.pending = sh.pending[1:]
@@ -285,6 +294,11 @@ func (sh *shell) done(p piece, now time.Time) {
 	}
 	sh.current = nil
 	c.EndedAtNS, c.To = now.UnixNano(), p.offset+int64(len(p.bytes))
+	if c.CommandID == "" {
+		if c.CommandID = sh.recalled.ends[c.To]; c.CommandID == "" {
+			c.CommandID = sh.mint()
+		}
+	}
 	if code, ok := p.mark.ExitCode(); ok {
 		c.ExitCode = &code
 	}
@@ -295,13 +309,23 @@ func (sh *shell) done(p piece, now time.Time) {
 }
 
 // prompted is a prompt that is there: only from here on is what is typed a new line.
-func (sh *shell) prompted() {
-	ended := api.ShellCommand{}
+func (sh *shell) prompted(at int64) {
+	ended := api.ShellCommand{To: at}
 	if sh.last != nil {
 		ended = *sh.last
 	}
 	sh.current, sh.last = nil, nil
+	if r := sh.recalled; r != nil && ended.To <= r.until {
+		sh.status = api.ShellIdle
+		return
+	}
+	if r := sh.recalled; r != nil {
+		r.running = "" // it was an empty line
+	}
 	sh.become(api.ShellIdle, ended.CommandID, ended.ExitCode)
+	if n := len(sh.news); n > 0 && sh.news[n-1].status == api.ShellIdle {
+		sh.news[n-1].at = ended.To
+	}
 	switch {
 	case len(sh.pending) == 0:
 	case !sh.begins: // it does not say that it goes on with what was typed ahead
@@ -323,7 +347,7 @@ func (sh *shell) become(status api.ShellState, command string, exit *int) {
 func (sh *shell) set(status api.ShellState, command string, exit *int) {
 	sh.status = status
 	if len(sh.news) < keptNews {
-		sh.news = append(sh.news, transition{status, command, exit, sh.count})
+		sh.news = append(sh.news, transition{status: status, command: command, exitCode: exit, count: sh.count})
 	} else {
 		sh.skipped++
 	}
@@ -361,16 +385,54 @@ func (sh *shell) typed(b []byte, input string) (command string) {
 	return command
 }
 
-// endedAt is the command whose output ended at an offset, or "".
-func (sh *shell) endedAt(off int64) string {
+// endedAt is the command whose output ended at an offset, or "". It is not known of those before what is kept.
+func (sh *shell) endedAt(off int64) (command string, known bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for i := len(sh.ended) - 1; i >= 0 && sh.ended[i].To >= off; i-- {
 		if sh.ended[i].To == off {
-			return sh.ended[i].CommandID
+			return sh.ended[i].CommandID, true
 		}
 	}
-	return ""
+	return "", sh.count == int64(len(sh.ended)) || off > sh.ended[0].To
+}
+
+// recollection is what the frames of a shell say of its commands: their names are given once, and no output has them.
+type recollection struct {
+	ends    map[int64]string // the commands that have ended, by where
+	until   int64            // where the last state was noted that has a place in the output
+	running string           // the command that was typed at the prompt there, or ""
+	minted  int64
+}
+
+// recollect reads frames, in their order.
+func recollect(frames []api.Frame) *recollection {
+	r := &recollection{ends: map[int64]string{}}
+	for _, f := range frames {
+		p := f.Payload
+		if n, err := strconv.ParseInt(strings.TrimPrefix(p.CommandID, "c-"), 10, 64); err == nil {
+			r.minted = max(r.minted, n)
+		}
+		switch {
+		case f.Kind != api.FrameShell:
+		case p.Status == api.ShellBusy:
+			r.running = p.CommandID
+		case p.Offset > 0:
+			r.until, r.running = max(r.until, p.Offset), ""
+			if p.CommandID != "" {
+				r.ends[p.Offset] = p.CommandID
+			}
+		}
+	}
+	return r
+}
+
+// recall has a shell that is read again give its commands the names that they have, and tell nothing twice. Frames that say
+// nothing of places are those of a supervisor that did not know them.
+func (sh *shell) recall(r *recollection) {
+	if r.until > 0 {
+		sh.recalled, sh.minted = r, r.minted
+	}
 }
 
 // close begins the end.

@@ -271,3 +271,73 @@ func TestReadable(t *testing.T) {
 		}
 	}
 }
+
+// R153, R162: output says which command ended with it: while the shell lives, to a supervisor that comes later, and when it has ended.
+func TestShellCommandsRecalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer func() { b.stop() }()
+		x := b.shell(b.session())
+		synctest.Wait()
+		for _, line := range []string{"one\n", "\n", "two\n"} {
+			b.types(x, line)
+			synctest.Wait()
+		}
+		told := func() (all []string) {
+			page, _, err := b.ShellOutput(t.Context(), &api.Request{Op: api.OpShellOutput, Principal: alice, Facade: "test", Read: &api.Read{ExecID: x}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range page.Chunks {
+				if c.ExitCode != nil && c.CommandID != "" {
+					all = append(all, fmt.Sprint(c.CommandID, ":", *c.ExitCode))
+				}
+			}
+			return all
+		}
+		frames := func() (n int) {
+			p, _ := b.chronicle.process(alice, api.ProcessRef{ExecID: x})
+			list, _, err := b.Frames(t.Context(), &api.Request{Op: api.OpIntentFrames, Principal: alice, Facade: "test", Read: &api.Read{IntentID: p.IntentID}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range list.Frames {
+				if f.Kind == api.FrameShell {
+					n++
+				}
+			}
+			return n
+		}
+		want := []string{"c-1:7", "c-3:7"}
+		if diff := cmp.Diff(want, told()); diff != "" {
+			t.Errorf("live: %s", diff)
+		}
+		b.types(x, "sleep\n")
+		synctest.Wait()
+		before := frames()
+		b = b.restart()
+		synctest.Wait()
+		if got := frames(); got != before {
+			t.Errorf("%d frames of states after a restart that changed none, and %d before", got, before)
+		}
+		b.types(x, "\n")
+		synctest.Wait()
+		if r := b.types(x, "three\n"); r.CommandID != "c-6" {
+			t.Errorf("the next command: %+v", r)
+		}
+		synctest.Wait()
+		want = append(want, "c-4:0", "c-6:7")
+		if diff := cmp.Diff(want, told()); diff != "" {
+			t.Errorf("after a restart: %s", diff)
+		}
+		b.types(x, "exit\n")
+		synctest.Wait()
+		if diff := cmp.Diff(want, told()); diff != "" {
+			t.Errorf("ended: %s", diff)
+		}
+		b = b.restart()
+		if diff := cmp.Diff(want, told()); diff != "" {
+			t.Errorf("ended, after a restart: %s", diff)
+		}
+	})
+}

@@ -76,6 +76,8 @@ func (s *Supervisor) lookAtSession(ses *session, most api.Ceilings) {
 	s.compare(ses, bound{what: "memory"}, now.MemoryBytes, most.MemoryBytes)
 	s.compare(ses, bound{what: "pids"}, now.PIDs, most.PIDs)
 	s.compare(ses, bound{what: "cpu_time"}, now.CPUNS, most.CPUTimeNS)
+	s.compare(ses, bound{what: "disk_bytes"}, now.DiskBytes.Used, now.DiskBytes.Limit)
+	s.compare(ses, bound{what: "disk_inodes"}, now.DiskInodes.Used, now.DiskInodes.Limit)
 }
 
 // lookAtExecutions looks at what is each execution's own: its output, and for how long it runs.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/stockade-dev/stockade/internal/prompt"
@@ -66,11 +67,28 @@ func (x *execution) tellShell(s *Supervisor) {
 	sh.mu.Unlock()
 	for i, n := range news {
 		p := x.totals()
-		p.Status, p.CommandID, p.ExitCode, p.Commands = n.status, n.command, n.exitCode, n.count
+		p.Status, p.CommandID, p.ExitCode, p.Commands, p.Offset = n.status, n.command, n.exitCode, n.count, n.at
 		if i == len(news)-1 {
 			p.Skipped = skipped
 		}
 		x.frame(s, api.FrameShell, p)
+		s.log.Debug("shell", "session_id", x.session.id, "exec_id", x.id, "intent_id", x.call.intent, "command_id", n.command, "status", n.status)
+	}
+}
+
+// recollection is what the frames of a shell say, of those that are kept.
+func (s *Supervisor) recollection(intent string) (*recollection, error) {
+	var all []api.Frame
+	for {
+		var after int64
+		if len(all) > 0 {
+			after = all[len(all)-1].Seq
+		}
+		frames, gone, err := s.framesAfter(intent, after, after, framesAtOnce)
+		all = append(all, frames...)
+		if err != nil || len(frames) == 0 && gone == 0 {
+			return recollect(all), err
+		}
 	}
 }
 
@@ -395,7 +413,7 @@ func (s *Supervisor) livePage(x *execution, at *int64, most int64) (*api.ShellOu
 		return nil, err
 	}
 	var err error
-	if page.Chunks, page.Truncated, err = shellChunks(t, x.id, at, most, x.shell); err != nil {
+	if page.Chunks, page.Truncated, err = shellChunks(t, x.id, at, most, s.liveCommands(x)); err != nil {
 		return nil, err
 	}
 	page.Token = token(x.id, *at)
@@ -423,7 +441,7 @@ func (s *Supervisor) endedPage(req *api.Request, exec string, at *int64, most in
 		return nil, api.Errorf(api.CodeInvalidToken, "the token is beyond what this shell has written")
 	}
 	page := &api.ShellOutput{ExecID: r.ExecID, SessionID: r.SessionID}
-	if page.Chunks, page.Truncated, err = shellChunks(t, exec, at, most, nil); err != nil {
+	if page.Chunks, page.Truncated, err = shellChunks(t, exec, at, most, s.endedCommands(r.IntentID)); err != nil {
 		return nil, outputError(err)
 	}
 	page.Status, _, _ = s.shellStatus(req.Principal, exec)
@@ -444,7 +462,7 @@ func outputError(err error) error {
 
 // shellChunks reads up to most bytes, and what it costs to say where they belong. What a mark says is said of the chunk that it
 // ends. sh, if the shell lives, knows the commands.
-func shellChunks(t *tape, exec string, at *int64, most int64, sh *shell) (all []api.ShellChunk, truncated bool, err error) {
+func shellChunks(t *tape, exec string, at *int64, most int64, commands commandsAt) (all []api.ShellChunk, truncated bool, err error) {
 	if truncated = *at < t.first; truncated {
 		*at = t.first
 	}
@@ -472,7 +490,10 @@ func shellChunks(t *tape, exec string, at *int64, most int64, sh *shell) (all []
 			case prompt.Input:
 				c.Prompt, told = &api.ShellPrompt{Text: readable(line), Source: "mark"}, true
 			case prompt.Done:
-				told = tellEnd(&c, m, sh, p.offset+int64(len(p.bytes)))
+				told, err = tellEnd(&c, m, commands, p.offset+int64(len(p.bytes)))
+				if err != nil {
+					return nil, false, err
+				}
 			}
 		}
 		if len(p.bytes) == 0 && !told && !c.Truncated {
@@ -484,20 +505,43 @@ func shellChunks(t *tape, exec string, at *int64, most int64, sh *shell) (all []
 	return all, truncated, nil
 }
 
-// tellEnd says of a chunk that a command ended with it. Without a shell that lives, the status of an empty line cannot be told from
-// that of a command.
-func tellEnd(c *api.ShellChunk, m *prompt.Mark, sh *shell, at int64) bool {
+// commandsAt is the command whose output ended at an offset, or "". Where it is not known whether one did, as of an empty line, whose
+// status reads the same, known is false.
+type commandsAt func(off int64) (command string, known bool, err error)
+
+// endedCommands are those of a shell that has ended, as its frames have them.
+func (s *Supervisor) endedCommands(intent string) commandsAt {
+	recollected := sync.OnceValues(func() (*recollection, error) { return s.recollection(intent) })
+	return func(off int64) (string, bool, error) {
+		r, err := recollected()
+		if err != nil {
+			return "", false, err
+		}
+		return r.ends[off], r.ends[off] != "", nil
+	}
+}
+
+// liveCommands are those of a shell that lives: the last as it knows them, and those before as its frames have them.
+func (s *Supervisor) liveCommands(x *execution) commandsAt {
+	noted := s.endedCommands(x.call.intent)
+	return func(off int64) (string, bool, error) {
+		if command, known := x.shell.endedAt(off); known {
+			return command, true, nil
+		}
+		return noted(off)
+	}
+}
+
+// tellEnd says of a chunk that a command ended with it.
+func tellEnd(c *api.ShellChunk, m *prompt.Mark, commands commandsAt, at int64) (told bool, err error) {
 	code, ok := m.ExitCode()
 	if !ok {
-		return false
+		return false, nil
 	}
-	if sh != nil {
-		command := sh.endedAt(at)
-		if command == "" {
-			return false
-		}
-		c.CommandID = command
+	command, known, err := commands(at)
+	if err != nil || known && command == "" {
+		return false, err
 	}
-	c.ExitCode = &code
-	return true
+	c.CommandID, c.ExitCode = command, &code
+	return true, nil
 }

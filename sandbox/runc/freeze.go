@@ -85,5 +85,14 @@ func (r *Runner) Load(session string) (sandbox.Load, error) {
 	}
 	load, err := s.groups.Load()
 	load.NetworkLost = s.network.Lost()
+	take := func(bytes, inodes sandbox.Fill) {
+		load.DiskBytes, load.DiskInodes = load.DiskBytes.Fuller(bytes), load.DiskInodes.Fuller(inodes)
+	}
+	for _, d := range s.disks {
+		take(d.fill())
+	}
+	for _, space := range s.spaces {
+		take(space.Fill())
+	}
 	return load, err
 }

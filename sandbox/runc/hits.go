@@ -127,6 +127,21 @@ func (d disk) hits() (hits []sandbox.Hit) {
 	return hits
 }
 
+// fill is how much of it is used; nothing, when the session has ended.
+func (d disk) fill() (bytes, inodes sandbox.Fill) {
+	var st unix.Statfs_t
+	at, err := d.at.SyscallConn()
+	if err == nil {
+		err = at.Control(func(fd uintptr) { err = unix.Fstatfs(int(fd), &st) })
+	}
+	if err != nil {
+		return bytes, inodes
+	}
+	blocks, files := int64(st.Blocks), int64(st.Files)
+	return sandbox.Fill{Target: d.target, Used: (blocks - int64(st.Bavail)) * int64(st.Bsize), Limit: blocks * int64(st.Bsize)},
+		sandbox.Fill{Target: d.target, Used: files - int64(st.Ffree), Limit: files}
+}
+
 // watchClock kills every execution when the session has used its processor time, and lets none start
 // any more.
 func (s *session) watchClock() {

@@ -136,6 +136,23 @@ func (s *Space) Full() ([]sandbox.Hit, error) {
 	return hits, nil
 }
 
+// Fill is how much of the overlay's room is used; nothing, when that cannot be known any more.
+func (s *Space) Fill() (bytes, inodes sandbox.Fill) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var st unix.Statfs_t
+	at, err := s.layers.store.SyscallConn()
+	if err == nil {
+		err = at.Control(func(fd uintptr) { err = unix.Fstatfs(int(fd), &st) })
+	}
+	if err != nil {
+		return bytes, inodes
+	}
+	blocks := int64(st.Blocks)
+	return sandbox.Fill{Target: s.o.Target, Used: (blocks - int64(st.Bfree)) * int64(st.Bsize), Limit: blocks * int64(st.Bsize)},
+		sandbox.Fill{Target: s.o.Target, Used: s.o.Size.Inodes - int64(st.Ffree), Limit: s.o.Size.Inodes}
+}
+
 // maxDiscards bounds how often a session starts over: each time leaves the mounts of the last one behind.
 const maxDiscards = 64
 

@@ -51,6 +51,7 @@ type FramePayload struct {
 	CommandID string     `json:"command_id,omitempty"` // that begins, or has ended
 	ExitCode  *int       `json:"exit_code,omitzero"`
 	Commands  int64      `json:"commands,omitzero"` // that have ended so far
+	Offset    int64      `json:"offset,omitzero"`   // in its output: where that of the command ended, or its prompt is there
 	Skipped   int64      `json:"skipped,omitzero"`  // changes of state since the last frame that have none of their own
 	Cols      int        `json:"cols,omitzero"`
 	Rows      int        `json:"rows,omitzero"`

@@ -883,6 +883,8 @@ class FramePayload(Record):
     input_id: Optional[str] = None
     #: when TERM becomes KILL
     kill_at_ns: Optional[int] = None
+    #: in its output: where that of the command ended, or its prompt is there
+    offset: Optional[int] = None
     rows: Optional[int] = None
     session_id: Optional[str] = None
     #: changes of state since the last frame that have none of their own

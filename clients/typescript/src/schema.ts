@@ -1614,6 +1614,8 @@ export interface FramePayload {
   input_id?: string;
   /** when TERM becomes KILL */
   kill_at_ns?: Nanoseconds;
+  /** in its output: where that of the command ended, or its prompt is there */
+  offset?: Int64;
   rows?: number;
   session_id?: string;
   /** changes of state since the last frame that have none of their own */
