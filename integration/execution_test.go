@@ -129,7 +129,7 @@ func form(t *testing.T, c *client.Client, r *api.Receipt) string {
 }
 
 // TestTimeLimit: a command that is over its time ends, with all that it has started, whoever holds its output and whatever it has
-// not read (R045, R046; pitfalls 7 and 8 of part 4). What it gets is its session's, not the daemon's: no environment, no directory, no user
+// not read (R045, R046; pitfalls 7 and 8 of part 4). What it gets is its session's, mounts too, and of the daemon no environment and no directory
 // (pitfall 5); and its arguments are arguments (pitfall 15).
 func TestTimeLimit(t *testing.T) {
 	c := start(t).Client() // with CANARY in its environment
