@@ -128,6 +128,42 @@ func form(t *testing.T, c *client.Client, r *api.Receipt) string {
 	}
 }
 
+// TestTimeLimit: a command that is over its time ends, with all that it has started, whoever holds its output and whatever it has
+// not read (R045, R046; pitfalls 7 and 8 of part 4). What it gets is its session's, mounts too, and of the daemon no environment and no directory
+// (pitfall 5); and its arguments are arguments (pitfall 15).
+func TestTimeLimit(t *testing.T) {
+	c := start(t).Client() // with CANARY in its environment
+	dir := shared(t)
+	session := opened(t, c, func(o *api.SessionOpen) {
+		o.Target.Local.Workdir = "/work"
+		o.Target.Local.Mounts = []api.Mount{{HostPath: dir, GuestPath: "/work", Mode: "rw"}}
+	}).SessionID
+	for name, x := range map[string]api.Exec{
+		"a grandchild holds the output": {Argv: []string{"sh", "-c", `echo up; setsid sh -c 'trap "" TERM HUP; while :; do sleep 1; done' & exec sleep 1000`}},
+		"stdin is not read":             {Argv: []string{"sh", "-c", "echo up; exec sleep 1000"}, Stdin: &api.Stdin{InlineText: &api.InlineText{Text: strings.Repeat("x", 100_000)}}}, // more than a pipe holds
+	} {
+		x.SessionID, x.TimeoutNS = session, int64(time.Second)
+		begun := time.Now()
+		r, err := c.Exec(t.Context(), x)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if took := time.Since(begun); r.Status != "timeout" || r.ErrorCode != api.CodeTimeout || text(r.Payload.Exec.Stdout) != "up\n" || took > 15*time.Second {
+			t.Errorf("%s: %s %s %q after %v", name, r.Status, r.ErrorCode, text(r.Payload.Exec.Stdout), took)
+		}
+		if left := text(shell(t, c, session, "cat /proc/[0-9]*/comm | grep -c sleep").Payload.Exec.Stdout); left != "0\n" {
+			t.Errorf("%s: left: %s", name, left)
+		}
+	}
+	if got := text(shell(t, c, session, "env | grep -c CANARY; pwd; [ -w . ] && echo mounted").Payload.Exec.Stdout); got != "0\n/work\nmounted\n" {
+		t.Errorf("a command has %q", got)
+	}
+	r, err := c.Exec(t.Context(), api.Exec{SessionID: session, Argv: []string{"printf", "%s|", "$(id)", "a b", "';id;'"}})
+	if err != nil || text(r.Payload.Exec.Stdout) != "$(id)|a b|';id;'|" {
+		t.Errorf("%v %q", err, text(r.Payload.Exec.Stdout))
+	}
+}
+
 // TestTogether runs commands in one session that can only end when all of them run at the
 // same time (R051).
 func TestTogether(t *testing.T) {

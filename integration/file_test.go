@@ -228,6 +228,7 @@ func TestFileRequirements(t *testing.T) {
 
 // TestFileCapabilities: each of the fifteen capabilities of S3 that file tools have (R094 to R106), granted by a profile, on what a path
 // leads to, and none of them where it is absent (R098).
+// C20: glob is of class list. S3 §6.4 item 4: each limit when it is set; TestFileRequirements is the baseline, without any.
 func TestFileCapabilities(t *testing.T) {
 	needRoot(t)
 	policy := filepath.Join(shared(t), "policy")
@@ -483,7 +484,7 @@ func TestFileWorkerIsNobodys(t *testing.T) {
 	}
 }
 
-// fileThreats aim at the file tools (T112 to T149). What needs another machine than a session is, is shown where it is: quotas and hung file systems.
+// fileThreats aim at the file tools (T112 to T151). What needs more than a session has, is shown where it is: a file system hangs that the host has mounted, a session can mount none.
 var fileThreats = []threat{
 	{id: "T112", what: "paths that climb", shown: "internal/filetool TestLinks"},
 	{id: "T113", what: "names that begin like a root", shown: "internal/filetool TestCapabilities"},
@@ -518,6 +519,7 @@ var fileThreats = []threat{
 	{id: "T147", what: "loops, binaries, ignored files", shown: "internal/filetool TestRipgrepFindsTheSame"},
 	{id: "T148", what: "globs that are bombs", shown: "internal/filetool TestGlobFindsTheSameAsDoublestar"},
 	{id: "T149", what: "numbers at their ends", shown: "internal/filetool TestReadRanges"},
+	{id: "T151", what: "a file system that does not answer", shown: "integration TestHungFileSystem"},
 }
 
 // TestFileThreats: what is around the files is in motion, or made to do harm, and the tools see what commands see (T117, T119, T120, T129, T145).
@@ -622,6 +624,7 @@ func TestFileThreats(t *testing.T) {
 // TestCodingFlow: S3's flow on a real checkout, by file tools and commands in one session: clone from a bundle, read, grep, glob, edit, patch, build, test,
 // revert; and again under a policy that lets search and read all of the tree and write below src/ only, where what is elsewhere is refused
 // and stays as it was.
+// S3 §6.4 item 2: one session, every tool, and denials of what is not granted.
 func TestCodingFlow(t *testing.T) {
 	needRoot(t)
 	if _, err := exec.LookPath("git"); err != nil {

@@ -37,6 +37,7 @@ func (d *desk) grepped(ask string) (text, backend, reason string) {
 
 // TestRipgrepInside (R209 to R212, C22): with the rg that an operator names, searches inside answer in the same bytes as without, and the receipt
 // names who has searched, and why. Nothing is found through a link, or in what another one's user may read.
+// S3 §6.4: grep, the path of rg; the native one is in TestFileRequirements.
 func TestRipgrepInside(t *testing.T) {
 	needRoot(t)
 	c := start(t, "--ripgrep", operatorsRipgrep(t)).Client()

@@ -191,6 +191,7 @@ func (d *keyboard) want(what string, got, want any) {
 }
 
 // TestShell is S1's list of tests, each by its name.
+// Pitfall 14 of part 4: "commands" and "marks cannot be forged" are what asking the shell for its status gets wrong.
 func TestShell(t *testing.T) {
 	d := start(t)
 	c := d.Client()

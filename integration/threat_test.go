@@ -87,8 +87,8 @@ func listed() (ids []string) {
 			ids = append(ids, fmt.Sprintf("T%03d", n))
 		}
 	}
-	for n := 112; n <= 149; n++ { // file tools; the others are not in the list
-		if !slices.Contains([]int{118, 122, 125, 131}, n) {
+	for n := 112; n <= 151; n++ { // file tools; the others are not in the list
+		if !slices.Contains([]int{118, 122, 125, 131, 150}, n) {
 			ids = append(ids, fmt.Sprintf("T%03d", n))
 		}
 	}

@@ -247,6 +247,7 @@ func TestControlIsJudged(t *testing.T) {
 
 // R231, R236, C9: the whole tree ends, by TERM or by KILL after the grace; who does not wait is told so; the
 // execution's own caller reads the same.
+// Pitfall 15 of part 4: a cancel escalates.
 func TestCancel(t *testing.T) {
 	for _, tt := range []struct {
 		name, command string

@@ -14,6 +14,7 @@ import (
 )
 
 // Table 1.4: C6, C11, C12, R038, R039, R045–R049, R054, R064, R068.
+// C21, pitfall 16 of part 4: what was required inline and is too large has its own code.
 func TestHowCommandsEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -103,7 +103,7 @@ func lookFile(s *Supervisor, c *call) *refusal {
 		return fault, err
 	}
 	fault, err := s.withFiles(ctx, c.session, look)
-	if err != nil && faultOf(err).Code == api.CodeFileWorker { // somebody inside has killed it since it was last asked; a look can be had again
+	if err != nil && faultOf(err).Code == api.CodeFileWorker && ctx.Err() == nil { // somebody inside has killed it since it was last asked; a look can be had again
 		fault, err = s.withFiles(ctx, c.session, look)
 	}
 	switch {

@@ -135,6 +135,7 @@ func TestInputsInOrder(t *testing.T) {
 
 // R148: a command that does not read keeps nobody for ever, neither who writes nor who waits behind; what was
 // written is said, and the rest goes under another id.
+// Pitfall 8 of part 4, for input that comes later.
 func TestInputThatIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)

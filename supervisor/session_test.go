@@ -203,6 +203,7 @@ func TestExpiry(t *testing.T) {
 }
 
 // R024: without any call at all.
+// Pitfall 17 of part 4: nobody has to call, and the end is that nanosecond, not the one after.
 func TestExpiryIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)
@@ -280,6 +281,7 @@ func TestForceShortensGrace(t *testing.T) {
 
 // R070–R077. A signal to a session that has ended is answered alike, with the same
 // ended_at_ns, whenever and whichever it is (R074).
+// Pitfall 6 of part 4: signals reach processes, by their names, with their grace.
 func TestSignal(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -377,6 +379,7 @@ func TestSessionBeingBuilt(t *testing.T) {
 }
 
 // Of the sessions that ended the last few can still be looked at; one that lives is never forgotten.
+// Pitfalls 14 and 15 of part 4: what has ended is kept for a while, and what lives is never evicted.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startOn(t, newFake(), filepath.Join(t.TempDir(), "state"), func(cfg *Config) { cfg.Defaults.History.Sessions = 2 })

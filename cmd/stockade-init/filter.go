@@ -21,7 +21,7 @@ var calls = []uint32{
 	// What a file's successor takes over from it.
 	unix.SYS_FCHMOD, unix.SYS_FCHOWN, unix.SYS_FGETXATTR, unix.SYS_FLISTXATTR, unix.SYS_FSETXATTR, unix.SYS_FREMOVEXATTR,
 	// The socket, and contents in memory files.
-	unix.SYS_RECVMSG, unix.SYS_SENDMSG, unix.SYS_MEMFD_CREATE,
+	unix.SYS_RECVMSG, unix.SYS_SENDMSG, unix.SYS_SHUTDOWN, unix.SYS_MEMFD_CREATE,
 	// The Go runtime.
 	unix.SYS_FUTEX, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EVENTFD2, unix.SYS_NANOSLEEP, unix.SYS_SCHED_YIELD,
 	unix.SYS_TGKILL, unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_RT_SIGRETURN, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGACTION, unix.SYS_SIGALTSTACK,

@@ -26,6 +26,7 @@ func rounds() int64 {
 // T114, T116, T139: every tool, while what it walks over changes places with links to a canary: a directory with a link to the
 // canary's directory, a file with a link to the canary, and the parent of both with a link to another tree of the same names. The canary
 // is neither read, listed, found, written, moved nor removed.
+// Pitfall 9 of part 4: nothing is judged by one lookup and opened by another.
 func TestRaces(t *testing.T) {
 	type tool struct {
 		name string

@@ -92,6 +92,7 @@ func TestValidate(t *testing.T) {
 }
 
 // R095: roots are components; C19: an empty list is nothing, an absent one everything; 15 capabilities and their JSON.
+// Pitfalls 2 and 3 of part 4: a prefix of the text is no root, and an empty list is not "all".
 func TestCaps(t *testing.T) {
 	for _, row := range []struct {
 		path string

@@ -168,6 +168,74 @@ func TestWhoGivesUpIsNotWaitedFor(t *testing.T) {
 	theirs.Close()
 }
 
+// stuck waits for what never answers, and cannot be called back.
+type stuck struct{ asked chan struct{} }
+
+func (s stuck) Do(context.Context, *file.Request) *file.Result {
+	s.asked <- struct{}{}
+	select {}
+}
+
+func (stuck) Mend(*file.Request) {}
+
+func (stuck) Look(*file.Request) (file.Sight, *file.Fault) { return file.Sight{}, nil }
+
+// T151: what cannot be called back ends the worker soon after its caller has left; what can be, and what is still in line, does not. Who
+// else was waiting is told at once. With a real file system that does not answer it is integration TestHungFileSystem.
+func TestWhatCannotBeCalledBackEndsTheWorker(t *testing.T) {
+	stat := &file.Request{Op: file.OpStat, Stat: &file.Stat{Target: file.Target{Path: "a"}}}
+	for name, c := range map[string]struct {
+		tools func(asked chan struct{}) Tools
+		ends  bool
+	}{
+		"stuck":                {func(asked chan struct{}) Tools { return stuck{asked} }, true},
+		"control: called back": {func(asked chan struct{}) Tools { return slow{asked} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked := make(chan struct{}, atOnce)
+			ours, theirs, _ := Pair()
+			ended := make(chan int, 1)
+			go func() {
+				ended <- Serve(int(theirs.Fd()), func(Config, *os.File, *Store) (Tools, error) { return c.tools(asked), nil })
+			}()
+			conn, err := Open(t.Context(), ours, Config{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			gone := make(chan error, atOnce+1)
+			for range atOnce + 1 { // the last one is in line
+				go func() {
+					_, _, err := conn.Do(ctx, stat, nil)
+					gone <- err
+				}()
+			}
+			for range atOnce {
+				<-asked
+			}
+			cancel()
+			for range atOnce + 1 {
+				if err := <-gone; !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			}
+			select {
+			case status := <-ended:
+				if _, _, err := conn.Do(t.Context(), stat, nil); !c.ends || status == 0 || !errors.Is(err, ErrGone) {
+					t.Errorf("it ended with %d, and says %v", status, err)
+				}
+			case <-time.After(giveUpAfter + 2*time.Second):
+				if _, _, err := conn.Look(t.Context(), stat, nil); c.ends || err != nil {
+					t.Errorf("it is still there (%v)", err)
+				}
+			}
+			conn.Close()
+			theirs.Close()
+		})
+	}
+}
+
 // A worker that has been taken over says what it likes. Nothing of it is believed that does not have its form.
 func TestALyingWorker(t *testing.T) {
 	result := func(ref string, size int64) []byte {

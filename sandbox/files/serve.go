@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -114,6 +115,10 @@ const (
 	looksAtOnce = 2
 )
 
+// giveUpAfter is how long a request may take that its caller has given up. What waits for a file system that does not answer (FUSE, NFS)
+// cannot be called back, and keeps a turn: the worker ends instead, with what else is under way, and the next request starts another.
+const giveUpAfter = 5 * time.Second
+
 // server is the worker's end.
 type server struct {
 	fd    int
@@ -124,6 +129,7 @@ type server struct {
 
 	mu      sync.Mutex
 	cancels map[uint64]context.CancelFunc // of requests under way or waiting
+	stuck   bool                          // one of them does not end
 	under   sync.WaitGroup
 }
 
@@ -157,15 +163,41 @@ func Serve(fd int, open Opener) int {
 	}
 }
 
-// end gives up what is under way. A change is whole or has not happened.
+// end gives up what is under way, and does not wait for what cannot be. A change is whole or has not happened.
 func (s *server) end(status int) int {
 	s.mu.Lock()
 	for _, cancel := range s.cancels {
 		cancel()
 	}
+	stuck := s.stuck
 	s.mu.Unlock()
-	s.under.Wait()
-	return status
+	if stuck {
+		return 1
+	}
+	ended := make(chan struct{})
+	go func() {
+		s.under.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return status
+	case <-time.After(giveUpAfter):
+		return 1
+	}
+}
+
+// expect has the worker end if a request that was given up is still under way after giveUpAfter. The socket goes first: the process may
+// be there for as long as the file system is silent, and is not to be asked again.
+func (s *server) expect(call uint64) {
+	time.AfterFunc(giveUpAfter, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if _, under := s.cancels[call]; under {
+			s.stuck = true
+			_ = unix.Shutdown(s.fd, unix.SHUT_RDWR) // it fails when there is nobody any more, whose end the loop has seen
+		}
+	})
 }
 
 // message owns fds. An error ends the worker.
@@ -209,13 +241,22 @@ func (s *server) message(kind byte, call uint64, body []byte, fds []int, open Op
 		s.mu.Unlock()
 		s.under.Go(func() {
 			defer over()
+			defer func() {
+				cancel()
+				s.mu.Lock()
+				delete(s.cancels, call)
+				s.mu.Unlock()
+			}()
 			turns := s.turns
 			if kind == kindLook {
 				turns = s.looks
 			}
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			s.serve(ctx, kind, call, &a.Request)
+			select {
+			case turns <- struct{}{}:
+				defer func() { <-turns }()
+				s.serve(ctx, kind, call, &a.Request)
+			case <-ctx.Done(): // its caller has not waited either
+			}
 		})
 		return nil
 	case kindCancel:
@@ -224,6 +265,7 @@ func (s *server) message(kind byte, call uint64, body []byte, fds []int, open Op
 		defer s.mu.Unlock()
 		if cancel := s.cancels[call]; cancel != nil {
 			cancel()
+			s.expect(call)
 		}
 		return nil
 	}
@@ -233,12 +275,6 @@ func (s *server) message(kind byte, call uint64, body []byte, fds []int, open Op
 
 // serve carries one request out and answers. That nobody is there any more to be answered, the loop learns by itself.
 func (s *server) serve(ctx context.Context, kind byte, call uint64, r *file.Request) {
-	defer func() {
-		s.mu.Lock()
-		s.cancels[call]()
-		delete(s.cancels, call)
-		s.mu.Unlock()
-	}()
 	if kind == kindLook {
 		sight, fault := s.tools.Look(r)
 		if s.send(kindSeen, call, seen{sight, fault}, nil) != nil {
