@@ -331,6 +331,7 @@ func backgroundKept(t *testing.T, c *client.Client) {
 	}).SessionID
 	s := openShell(t, c, api.Exec{SessionID: session, Argv: []string{"/bin/bash", "--norc", "-i"}})
 	s.run("setsid nohup sleep 1002 </dev/null >/dev/null 2>&1 & sleep 1003 &")
+	s.run("until pgrep -fx 'sleep 1002'; do sleep 0.01; done") // until then a hang-up would reach it
 	s.want("final state", s.close("").Status, api.ShellClosed)
 	r := shell(t, c, session, "pgrep -fx 'sleep 1002'")
 	s.want("what was detached", r.Payload.Exec.ExitCode, 0)
