@@ -235,6 +235,7 @@ func (s *server) message(kind byte, call uint64, body []byte, fds []int, open Op
 		if err != nil {
 			return err
 		}
+		over = sync.OnceFunc(over)
 		ctx, cancel := context.WithCancel(context.Background())
 		s.mu.Lock()
 		s.cancels[call] = cancel
@@ -254,7 +255,7 @@ func (s *server) message(kind byte, call uint64, body []byte, fds []int, open Op
 			select {
 			case turns <- struct{}{}:
 				defer func() { <-turns }()
-				s.serve(ctx, kind, call, &a.Request)
+				s.serve(ctx, kind, call, &a.Request, over)
 			case <-ctx.Done(): // its caller has not waited either
 			}
 		})
@@ -273,10 +274,11 @@ func (s *server) message(kind byte, call uint64, body []byte, fds []int, open Op
 	return errMalformed
 }
 
-// serve carries one request out and answers. That nobody is there any more to be answered, the loop learns by itself.
-func (s *server) serve(ctx context.Context, kind byte, call uint64, r *file.Request) {
+// serve carries one request out, lets go of what came with it, and answers: the next request finds nothing of it. That nobody is there any more to be answered, the loop learns by itself.
+func (s *server) serve(ctx context.Context, kind byte, call uint64, r *file.Request, over func()) {
 	if kind == kindLook {
 		sight, fault := s.tools.Look(r)
+		over()
 		if s.send(kindSeen, call, seen{sight, fault}, nil) != nil {
 			_ = s.send(kindSeen, call, seen{Fault: &tooLong}, nil)
 		}
@@ -288,6 +290,7 @@ func (s *server) serve(ctx context.Context, kind byte, call uint64, r *file.Requ
 		return
 	}
 	res := s.tools.Do(ctx, r)
+	over()
 	if res == nil { // it was validated before it came here
 		res = &file.Result{Op: r.Op}
 	}
