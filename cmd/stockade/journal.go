@@ -23,22 +23,34 @@ const exitBad = 1
 
 // recorded reads receipts from the journal below a state directory, newest first.
 func recorded(state string, q *receiptQuery) ([]api.Receipt, error) {
-	var out []api.Receipt
-	err := journal.Scan(filepath.Join(state, "journal"), receiptsIn(q, func(r *api.Receipt) error {
-		out = append(out, *r)
-		if q.limit > 0 && int64(len(out)) > 2*q.limit {
-			out = slices.Delete(out, 0, int(q.limit))
-		}
-		return nil
-	}))
-	if err != nil {
+	last := lastReceipts{limit: int(q.limit)}
+	if err := journal.Scan(filepath.Join(state, "journal"), receiptsIn(q, last.add)); err != nil {
 		return nil, err
 	}
+	out := last.all()
 	slices.Reverse(out)
-	if q.limit > 0 && int64(len(out)) > q.limit {
-		out = out[:q.limit]
-	}
 	return out, nil
+}
+
+// lastReceipts are the newest of what is added, oldest first; without a limit, all of it.
+type lastReceipts struct {
+	limit int
+	kept  []api.Receipt
+}
+
+func (l *lastReceipts) add(r *api.Receipt) error {
+	l.kept = append(l.kept, *r)
+	if l.limit > 0 && len(l.kept) > 2*l.limit {
+		l.kept = slices.Delete(l.kept, 0, l.limit)
+	}
+	return nil
+}
+
+func (l *lastReceipts) all() []api.Receipt {
+	if l.limit == 0 {
+		return l.kept
+	}
+	return l.kept[max(0, len(l.kept)-l.limit):]
 }
 
 // receiptsIn reads records, and gives fn the receipts that fit.
@@ -89,10 +101,15 @@ then a journal that was rolled back, or replaced, does not verify.`,
 		RunE: func(*cobra.Command, []string) error { return c.receiptsVerify(&o) },
 	}
 	cmd.Flags().StringVar(&o.state, "state", "", "the supervisor's state directory")
+	o.register(cmd)
+	return cmd
+}
+
+// register adds the flags that say against what.
+func (o *verifyOptions) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.key, "key", "", "public key of the journal (default: journal/key.pub in the state directory)")
 	cmd.Flags().StringArrayVar(&o.checkpoints, "checkpoint", nil, "FILE with a checkpoint that was kept elsewhere (repeatable)")
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "fail if the last records are not signed")
-	return cmd
 }
 
 func (c *cli) receiptsVerify(o *verifyOptions) error {

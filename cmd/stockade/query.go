@@ -302,30 +302,24 @@ signs yet is written too, and its number told on stderr; --strict makes it a fai
 	q.register(c, cmd)
 	cmd.Flags().Int64Var(&q.limit, "limit", 0, "the last so many; 0 is all")
 	cmd.Flags().StringVar(&o.state, "state", "", "read the journal in this state directory, or a copy, and verify it")
-	cmd.Flags().StringVar(&o.key, "key", "", "public key of the journal (default: journal/key.pub in the state directory)")
-	cmd.Flags().StringArrayVar(&o.checkpoints, "checkpoint", nil, "FILE with a checkpoint that was kept elsewhere (repeatable)")
-	cmd.Flags().BoolVar(&o.strict, "strict", false, "fail if the last records are not signed")
+	o.register(cmd)
 	return cmd
 }
 
 // auditState verifies a journal, and writes its receipts.
 func (c *cli) auditState(q *receiptQuery, o *verifyOptions) error {
 	w := c.receiptWriter(q)
-	var last []api.Receipt // with a limit
-	report, err := c.verified(o, receiptsIn(q, func(r *api.Receipt) error {
-		if q.limit == 0 {
-			return w.put(r)
-		}
-		if last = append(last, *r); int64(len(last)) > 2*q.limit {
-			last = slices.Delete(last, 0, int(q.limit))
-		}
-		return nil
-	}))
+	last := lastReceipts{limit: int(q.limit)}
+	take := last.add
+	if q.limit == 0 {
+		take = w.put // as they come
+	}
+	report, err := c.verified(o, receiptsIn(q, take))
 	if err != nil {
 		return errors.Join(err, w.flush())
 	}
-	for i := max(0, len(last)-int(q.limit)); i < len(last); i++ {
-		if err := w.put(&last[i]); err != nil {
+	for _, r := range last.all() {
+		if err := w.put(&r); err != nil {
 			return err
 		}
 	}

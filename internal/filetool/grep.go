@@ -232,7 +232,7 @@ func (g *grepping) walk(ctx context.Context, p *tree.Place, respect bool) *file.
 				return nil
 			}
 			if code := g.t.scan(d, e.Name, &files, &scanned); code != "" {
-				g.out.Truncated, g.out.Code, g.out.Message = true, code, "the search has ended before all files were looked at"
+				g.giveUp(code)
 				return errStop
 			}
 			search(d, e.Name, rel)
@@ -251,6 +251,11 @@ func (g *grepping) walk(ctx context.Context, p *tree.Place, respect bool) *file.
 	}
 	g.out.Truncated = g.out.Truncated || w.deep
 	return nil
+}
+
+// giveUp says that a ceiling ended the search.
+func (g *grepping) giveUp(code file.Code) {
+	g.out.Truncated, g.out.Code, g.out.Message = true, code, "the search has ended before all files were looked at"
 }
 
 // each searches the files that walk names, on all processors, and adds what they have in the order in which they were named.

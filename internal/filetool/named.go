@@ -172,7 +172,7 @@ func (g *grepping) those(ctx context.Context, p *tree.Place, names []string) *fi
 				continue
 			}
 			if code := g.t.scan(d, f.parts[last], &files, &scanned); code != "" {
-				g.out.Truncated, g.out.Code, g.out.Message = true, code, "the search has ended before all files were looked at"
+				g.giveUp(code)
 				break
 			}
 			search(d, f.parts[last], f.rel)

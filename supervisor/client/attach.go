@@ -128,8 +128,11 @@ func (a *Attachment) Next(ctx context.Context) (*Screen, error) {
 }
 
 // Close leaves.
-func (a *Attachment) Close() error {
-	err := a.conn.Close(websocket.StatusNormalClosure, "")
+func (a *Attachment) Close() error { return leave(a.conn) }
+
+// leave closes a conversation, which may be over.
+func leave(conn *websocket.Conn) error {
+	err := conn.Close(websocket.StatusNormalClosure, "")
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"strconv"
 
@@ -52,13 +51,7 @@ func (f *Forwarding) IntentID() string { return f.intent }
 func (f *Forwarding) Done() <-chan struct{} { return f.over.Done() }
 
 // Close ends it.
-func (f *Forwarding) Close() error {
-	err := f.conn.Close(websocket.StatusNormalClosure, "")
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
-}
+func (f *Forwarding) Close() error { return leave(f.conn) }
 
 // Local is the end of a connection that [Forwarding.Carry] has.
 type Local interface {

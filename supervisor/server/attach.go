@@ -72,16 +72,26 @@ func attach(c *call) {
 	}()
 	select {
 	case <-done: // refused
-		if failed == nil { // clients of WebSockets read a kilobyte of a refusal, and a receipt is more
-			failed = api.Errorf(receipt.ErrorCode, "%.500s", receipt.ErrorMessage)
-		}
-		c.fail(failed)
+		c.failBriefly(receipt, failed)
 		return
 	case <-news:
 	}
 	defer func() { <-done }()
 	defer close(moves)
 	c.converse(watch, moves, news, done)
+}
+
+// failBriefly answers who wanted a WebSocket: its clients read a kilobyte of a refusal, and a receipt is more.
+func (c *call) failBriefly(receipt *api.Receipt, failed error) {
+	if failed == nil {
+		failed = api.Errorf(receipt.ErrorCode, "%.500s", receipt.ErrorMessage)
+	}
+	c.fail(failed)
+}
+
+// upgrade takes the connection over. Where it cannot, it has answered.
+func (c *call) upgrade() (*websocket.Conn, error) {
+	return websocket.Accept(c.w, c.r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 }
 
 // observe serves a shell to who only watches.
@@ -100,9 +110,9 @@ func (c *call) flag(name string) (bool, *api.Error) {
 
 // converse carries out the conversation. Without moves nothing is typed.
 func (c *call) converse(watch *api.Request, moves chan<- *api.ShellInput, news <-chan string, ended <-chan struct{}) {
-	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	conn, err := c.upgrade()
 	if err != nil {
-		return // it has answered
+		return
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(mostKeys)

@@ -53,10 +53,7 @@ func forward(c *call) {
 	}()
 	select {
 	case <-done: // refused
-		if failed == nil { // see attach
-			failed = api.Errorf(receipt.ErrorCode, "%.500s", receipt.ErrorMessage)
-		}
-		c.fail(failed)
+		c.failBriefly(receipt, failed)
 		return
 	case intent := <-opened:
 		defer func() { <-done }()
@@ -67,9 +64,9 @@ func forward(c *call) {
 
 // keepOpen is the time in which a forwarding is.
 func (c *call) keepOpen(intent string, ended <-chan struct{}) {
-	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	conn, err := c.upgrade()
 	if err != nil {
-		return // it has answered
+		return
 	}
 	defer conn.CloseNow()
 	// Not the request's: that ends when the connection is taken over.
@@ -106,7 +103,7 @@ func (c *call) join() {
 		return
 	}
 	defer inside.Close()
-	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	conn, err := c.upgrade()
 	if err != nil {
 		return
 	}

@@ -70,6 +70,16 @@ var editorArgs = map[string][]string{
 	"view_range": {"view"}, "file_text": {"create"}, "old_str": {"str_replace"}, "insert_line": {"insert"}, "insert_text": {"insert"},
 }
 
+// editing are the arguments of the commands that both editors have.
+var editing = []Arg{
+	{Name: "view_range", Kind: Numbers, Count: 2, Text: "Of view: the first and the last line, from 1; -1 is the end."},
+	{Name: "file_text", Text: "Of create: all that the file is to have."},
+	{Name: "old_str", Text: "Of str_replace: the text to be replaced, exactly, which is in the file once."},
+	{Name: "new_str", Text: "Of str_replace: what takes its place; nothing deletes it."},
+	{Name: "insert_line", Kind: Number, Min: 0, Max: math.MaxInt32, Text: "Of insert: the line behind which the text goes; 0 is the beginning."},
+	{Name: "insert_text", Text: "Of insert: the text."},
+}
+
 var anthropic = Profile{
 	Name: "anthropic", Wire: messages, Budget: 30_000,
 	Phrases: map[api.Code]string{
@@ -95,34 +105,23 @@ var anthropic = Profile{
 			Name: "str_replace_based_edit_tool", Text: "View, create and edit files.", Destructive: true,
 			Native: map[string]any{"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
 			Ops:    []api.Op{api.OpFileRead, api.OpFileList, api.OpFileWrite, api.OpFileEdit},
-			Args: []Arg{
+			Args: slices.Concat([]Arg{
 				{Name: "command", Required: true, OneOf: []string{"view", "create", "str_replace", "insert"}, Text: "What to do."},
 				{Name: "path", Required: true, Text: "Path of the file; of a directory for view."},
-				{Name: "view_range", Kind: Numbers, Count: 2, Text: "Of view: the first and the last line, from 1; -1 is the end."},
-				{Name: "file_text", Text: "Of create: all that the file is to have."},
-				{Name: "old_str", Text: "Of str_replace: the text to be replaced, exactly, which is in the file once."},
-				{Name: "new_str", Text: "Of str_replace: what takes its place; nothing deletes it."},
-				{Name: "insert_line", Kind: Number, Min: 0, Max: math.MaxInt32, Text: "Of insert: the line behind which the text goes; 0 is the beginning."},
-				{Name: "insert_text", Text: "Of insert: the text."},
-			},
+			}, editing),
 			do: byCommand(editorCommands, editorArgs),
 		},
 		{
 			Name: "memory", Text: "View, create and edit files below /memories, which are there in later conversations.", Destructive: true,
 			Native: map[string]any{"type": "memory_20250818", "name": "memory"},
 			Ops:    []api.Op{api.OpFileRead, api.OpFileList, api.OpFileWrite, api.OpFileEdit, api.OpFileRemove, api.OpFileMove},
-			Args: []Arg{
+			Args: slices.Concat([]Arg{
 				{Name: "command", Required: true, OneOf: []string{"view", "create", "str_replace", "insert", "delete", "rename"}, Text: "What to do."},
 				{Name: "path", Text: "Path below /memories; of a directory for view and delete as well."},
-				{Name: "view_range", Kind: Numbers, Count: 2, Text: "Of view: the first and the last line, from 1; -1 is the end."},
-				{Name: "file_text", Text: "Of create: all that the file is to have."},
-				{Name: "old_str", Text: "Of str_replace: the text to be replaced, exactly, which is in the file once."},
-				{Name: "new_str", Text: "Of str_replace: what takes its place; nothing deletes it."},
-				{Name: "insert_line", Kind: Number, Min: 0, Max: math.MaxInt32, Text: "Of insert: the line behind which the text goes; 0 is the beginning."},
-				{Name: "insert_text", Text: "Of insert: the text."},
+			}, editing, []Arg{
 				{Name: "old_path", Text: "Of rename: what is to be renamed."},
 				{Name: "new_path", Text: "Of rename: its new path, at which nothing is yet."},
-			},
+			}),
 			do: byCommand(memoryCommands, memoryArgs),
 		},
 		{
