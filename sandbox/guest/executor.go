@@ -47,11 +47,8 @@ func Execute() int {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return 1
 	}
-	// For these the runtime would write to a stderr that is the command's.
-	for _, sig := range []unix.Signal{unix.SIGQUIT, unix.SIGABRT} {
-		if err := defaultAction(sig); err != nil {
-			return 1
-		}
+	if err := defaultActions(); err != nil {
+		return 1
 	}
 	enoughThreads()
 	if err := packet.Send(socketFD, encode(kindParked, 0, nil)); err != nil {
@@ -75,6 +72,23 @@ func Execute() int {
 		return tryAll(f.Canary)
 	}
 	return refuse(f.execute())
+}
+
+// defaultActions makes a signal end the executor in the kernel, as it would the command. The runtime's handler would be
+// interrupted by an execve of another thread, and the signal lost; and would write of some to a stderr that is the command's. What
+// the processor raises, and what the runtime sends itself, stay the runtime's.
+func defaultActions() error {
+	const last = 64 // SIGRTMAX
+	for sig := unix.Signal(1); sig <= last; sig++ {
+		switch sig {
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGURG:
+			continue
+		}
+		if err := defaultAction(sig); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // spareThreads are those that the runtime has at hand while the executor is parked.

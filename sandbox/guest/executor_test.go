@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -232,6 +233,7 @@ func TestExecutorEndsBeforeExecve(t *testing.T) {
 		if err := p.Signal(t.Context(), syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
+		waitStopped(t, b.outside(p.PID))
 		released := make(chan error)
 		go func() { released <- p.Release(t.Context()) }()
 		time.Sleep(20 * time.Millisecond) // whether it has been told by then makes no difference
@@ -252,6 +254,31 @@ func TestExecutorEndsBeforeExecve(t *testing.T) {
 		}
 	}
 	waitAlone(t, b)
+}
+
+// waitStopped returns when every thread of a process has stopped. A signal is sent before it is delivered: until then a
+// thread may go on.
+func waitStopped(t *testing.T, dir string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		statuses, err := filepath.Glob(dir + "/task/*/status")
+		if err != nil || len(statuses) == 0 {
+			t.Fatalf("%s has no threads: %v", dir, err)
+		}
+		running := slices.ContainsFunc(statuses, func(path string) bool {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return !strings.HasPrefix(fields(string(text), "State")["State"], "T")
+		})
+		if !running {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s has not stopped", dir)
+		}
+	}
 }
 
 // Where there is no room for an executor, that is said.
