@@ -224,6 +224,23 @@ func TestRecording(t *testing.T) {
 	if r, err = c.Receipt(t.Context(), s.get().IntentID); err != nil || !r.Payload.Exec.Recording.Truncated || r.Payload.Exec.Recording.Cast.Blob == nil {
 		t.Errorf("%+v, %v", r.Payload.Exec.Recording, err)
 	}
+	fsck := func() ([]byte, error) {
+		return exec.Command(filepath.Join(bin, "stockaded"), "fsck", "--state", d.State).CombinedOutput()
+	}
+	if out, err := fsck(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	sha := strings.TrimPrefix(r.Payload.Exec.Recording.Cast.Blob.BlobRef, "sha256:")
+	name := filepath.Join(d.State, "blobs", sha[:2], sha)
+	if err := os.Rename(name, name+".tmp"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := fsck(); err == nil || !strings.Contains(string(out), "missing_dependency") || !strings.Contains(string(out), sha) {
+		t.Errorf("without the recording: %v: %s", err, out)
+	}
+	if err := os.Rename(name+".tmp", name); err != nil {
+		t.Fatal(err)
+	}
 	t.Run("asciinema of what is truncated", func(t *testing.T) { asciinemaReads(t, exported(t, c, s.exec, true)) })
 }
 

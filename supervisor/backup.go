@@ -59,16 +59,21 @@ func backup(ctx context.Context, state, to string, told func(BackupReport)) (_ *
 			err = errors.Join(err, os.RemoveAll(to))
 		}
 	}()
-	c := &copying{ctx: ctx, from: state, report: BackupReport{Directory: to}, told: told}
-	if err := c.owned(to, state); err != nil {
+	c := &copying{ctx: ctx, report: BackupReport{Directory: to}, told: told}
+	if c.from, err = os.OpenRoot(state); err != nil {
 		return nil, err
 	}
+	defer c.from.Close()
+	if c.to, err = os.OpenRoot(to); err != nil {
+		return nil, err
+	}
+	defer c.to.Close()
 	before, err := c.anchor()
 	if err != nil {
 		return nil, err
 	}
 	for _, part := range backupOrder {
-		if err := filepath.WalkDir(filepath.Join(state, part), c.entry); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := fs.WalkDir(c.from.FS(), part, c.entry); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
@@ -88,7 +93,8 @@ func backup(ctx context.Context, state, to string, told func(BackupReport)) (_ *
 	if !c.report.Check.OK {
 		return nil, fmt.Errorf("the copy is not sound: %s", firstLoss(c.report.Check.Findings))
 	}
-	return &c.report, nil
+	// Last: until now nobody else could reach into the copy.
+	return &c.report, c.directory(".")
 }
 
 // settleOnDisk makes everything below dir durable, and its own name.
@@ -114,20 +120,26 @@ func firstLoss(findings []Finding) string {
 	return "unknown"
 }
 
+// copying is one try. The directories on both sides can be those of a user with less than ours, who may change them meanwhile: names are looked up
+// below two descriptors and lead through no link at their end, and what a file is, and whose, is asked of what was opened.
 type copying struct {
-	ctx    context.Context
-	from   string
-	report BackupReport
-	told   func(BackupReport)
+	ctx      context.Context
+	from, to *os.Root
+	report   BackupReport
+	told     func(BackupReport)
 }
 
 // anchor is what a trimmed journal begins with; nil for one that was never trimmed.
 func (c *copying) anchor() ([]byte, error) {
-	b, err := os.ReadFile(filepath.Join(c.from, "journal", "anchor"))
+	f, _, err := c.open("journal/anchor", fs.FileMode.IsRegular)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return b, err
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
 }
 
 // entry copies what WalkDir comes by, but for what is there already, what has gone meanwhile, and what is only being written.
@@ -143,21 +155,10 @@ func (c *copying) entry(name string, d fs.DirEntry, err error) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
-	rel, err := filepath.Rel(c.from, name)
-	if err != nil {
-		return err
+	if d.IsDir() {
+		return c.directory(name)
 	}
-	to := filepath.Join(c.report.Directory, rel)
-	switch {
-	case d.IsDir():
-		if err := os.MkdirAll(to, 0o700); err != nil {
-			return err
-		}
-		return c.owned(to, name)
-	case !d.Type().IsRegular():
-		return fmt.Errorf("%s is neither a file nor a directory", name)
-	}
-	n, err := c.file(name, to)
+	n, err := c.file(name)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -170,17 +171,34 @@ func (c *copying) entry(name string, d fs.DirEntry, err error) error {
 	return nil
 }
 
+// directory makes one, or gives one that there is its mode and owner.
+func (c *copying) directory(name string) error {
+	in, info, err := c.open(name, fs.FileMode.IsDir)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if err := c.to.MkdirAll(name, 0o700); err != nil {
+		return err
+	}
+	out, err := c.to.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(own(out, info), out.Close())
+}
+
 // file copies one file.
-func (c *copying) file(name, to string) (n int64, err error) {
-	in, err := os.Open(name)
+func (c *copying) file(name string) (n int64, err error) {
+	in, info, err := c.open(name, fs.FileMode.IsRegular)
 	if err != nil {
 		return 0, err
 	}
 	defer in.Close()
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+	if err := c.to.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return 0, err
 	}
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	out, err := c.to.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 0, err
 	}
@@ -188,21 +206,36 @@ func (c *copying) file(name, to string) (n int64, err error) {
 	if n, err = io.Copy(out, in); err != nil {
 		return n, err
 	}
-	return n, c.owned(to, name)
+	return n, own(out, info)
 }
 
-// owned gives a copy the mode of the original, and its owner where that can be done: the supervisor that is started on it may
-// be a user of its own.
-func (c *copying) owned(to, from string) error {
-	info, err := os.Stat(from)
-	if err != nil {
-		return err
+// open opens an original and says what was opened. It does not wait for who could write to it.
+func (c *copying) open(name string, is func(fs.FileMode) bool) (_ *os.File, info fs.FileInfo, err error) {
+	f, err := c.from.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a link; a socket
+		return nil, nil, fmt.Errorf("%s is neither a file nor a directory: %w", name, err)
 	}
-	st := info.Sys().(*syscall.Stat_t)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info, err = f.Stat(); err == nil && !is(info.Mode()) {
+		err = fmt.Errorf("%s is neither a file nor a directory: %v", name, info.Mode())
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// own gives a copy the mode of the original, and its owner where that can be done: the supervisor that is started on it may
+// be a user of its own.
+func own(copied *os.File, original fs.FileInfo) error {
 	if os.Geteuid() == 0 {
-		if err := os.Chown(to, int(st.Uid), int(st.Gid)); err != nil {
+		st := original.Sys().(*syscall.Stat_t)
+		if err := copied.Chown(int(st.Uid), int(st.Gid)); err != nil {
 			return err
 		}
 	}
-	return os.Chmod(to, info.Mode().Perm())
+	return copied.Chmod(original.Mode().Perm())
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func copyOf(a *aging) string { return filepath.Join(a.t.TempDir(), "copy") }
@@ -90,6 +92,55 @@ func TestBackupOfWhatIsTrimmed(t *testing.T) {
 			}
 			if _, statErr := os.Stat(to); (statErr == nil) != (c.err == nil) {
 				t.Errorf("the copy: %v", statErr)
+			}
+		})
+	}
+}
+
+// Whoever writes the directory may be somebody else than who copies it: what became a link or a pipe after it was listed is not followed, nor
+// waited for, and mode and owner of a copy are those of the file that was read.
+func TestBackupOfAnotherUsers(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("root's alone"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		swap func(name string) error
+	}{
+		{"a link out", func(name string) error { return os.Symlink(secret, name) }},
+		{"a link within", func(name string) error { return os.Symlink("one.kept", name) }},
+		{"a pipe", func(name string) error { return unix.Mkfifo(name, 0o600) }},
+		{"a directory", func(name string) error { return os.Mkdir(name, 0o700) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := startAging(t, nil)
+			a.t = t
+			a.session()
+			a.stop()
+			one, two := filepath.Join(a.state, "blobs", "one.kept"), filepath.Join(a.state, "blobs", "two.kept")
+			for _, name := range []string{one, two} {
+				if err := os.WriteFile(name, nil, 0o640); err != nil {
+					t.Fatal(err)
+				}
+			}
+			to := copyOf(a)
+			swapped := false
+			_, err := Backup(t.Context(), a.state, to, func(BackupReport) {
+				info, err := os.Stat(filepath.Join(to, "blobs", "one.kept"))
+				if err != nil || swapped {
+					return
+				}
+				swapped = true
+				if info.Mode() != 0o640 {
+					t.Errorf("%v", info.Mode())
+				}
+				if err := errors.Join(os.Remove(two), c.swap(two)); err != nil {
+					t.Error(err)
+				}
+			})
+			if !swapped || err == nil || !strings.Contains(err.Error(), "two.kept is neither a file nor a directory") {
+				t.Errorf("swapped: %v, %v", swapped, err)
 			}
 		})
 	}

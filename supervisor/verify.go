@@ -200,6 +200,9 @@ func (r *replaying) compare() {
 	if errors.Is(err, fs.ErrNotExist) {
 		return // there are newer ones by now
 	}
+	if err == nil && !ledger.Current(base.content) {
+		return // of a program before: nothing that this one makes is equal
+	}
 	var content []byte
 	if err == nil {
 		content, err = r.pass.into.state.Snapshot()
@@ -359,13 +362,8 @@ func (d *dependencies) settled(seq int64, rec []byte) error {
 		if x.StartedAtNS != 0 {
 			d.commit(r.IntentID)
 		}
-		for _, o := range outputsOf(x) {
-			if o.output != nil && o.output.Blob != nil {
-				d.add(seq, o.output.Blob.BlobRef, o.output.Blob.SizeBytes)
-			}
-		}
-		for _, a := range x.Outputs {
-			d.add(seq, a.BlobRef, a.SizeBytes)
+		for _, b := range x.Blobs() {
+			d.add(seq, b.BlobRef, b.SizeBytes)
 		}
 	}
 	delete(d.pending, r.IntentID)

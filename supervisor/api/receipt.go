@@ -193,6 +193,26 @@ type ExecResult struct {
 	ErrorMessage string     `json:"error_message,omitempty"`
 }
 
+// Blobs are those in which output, the recording and the files that were collected are.
+func (x *ExecResult) Blobs() []BlobOutput {
+	var blobs []BlobOutput
+	outputs := []*Output{x.Stdout, x.Stderr}
+	if x.Recording != nil {
+		outputs = append(outputs, x.Recording.Cast)
+	}
+	for _, o := range outputs {
+		if o != nil && o.Blob != nil {
+			blobs = append(blobs, *o.Blob)
+		}
+	}
+	for _, a := range x.Outputs {
+		if a.BlobRef != "" {
+			blobs = append(blobs, BlobOutput{BlobRef: a.BlobRef, SizeBytes: a.SizeBytes})
+		}
+	}
+	return blobs
+}
+
 // Recording is what a shell looked like from its beginning on: an asciicast v2, for any player of those.
 type Recording struct {
 	Digest     string  `json:"digest"` // sha256:<hex> of the asciicast, with what was typed

@@ -185,7 +185,11 @@ func (s *State) conclude(seq int64, p *process, rec *Settled) {
 	if p.StartedAtNS != 0 {
 		p.DurationNS = p.EndedAtNS - p.StartedAtNS
 	}
-	p.blobs = unique(slices.Concat(p.blobs, blobs(x))) // a capture may hold the old one
+	refs := slices.Clone(p.blobs) // a capture may hold the old one
+	for _, b := range x.Blobs() {
+		refs = append(refs, b.BlobRef)
+	}
+	p.blobs = unique(refs)
 	p.Paused, p.StdinOpen, p.progress = false, false, Progress{}
 	p.receipt = seq
 	p.Reason = reason
@@ -295,22 +299,6 @@ func size(o *api.Output) int64 {
 		n += len(o.InlineBytes.Bytes)
 	}
 	return int64(n)
-}
-
-// blobs are the references that a result names.
-func blobs(x *api.ExecResult) []string {
-	var refs []string
-	for _, o := range []*api.Output{x.Stdout, x.Stderr} {
-		if o != nil && o.Blob != nil {
-			refs = append(refs, o.Blob.BlobRef)
-		}
-	}
-	for _, a := range x.Outputs {
-		if a.BlobRef != "" {
-			refs = append(refs, a.BlobRef)
-		}
-	}
-	return refs
 }
 
 // delete takes an execution out of the view for good. Its receipts stay (C10).

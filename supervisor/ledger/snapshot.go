@@ -18,11 +18,16 @@ import (
 // snapshotVersion is that of the documents below. A change of what Apply makes of records changes
 // it too. Documents since oldestSnapshot are taken up: where the journal has been trimmed, nothing else stands for
 // what is gone. Version 2 knew no narrowed network and summed up nothing until a session had ended; its
-// sums begin with the records behind it. Before version 4 nothing waited for leave.
+// sums begin with the records behind it. Before version 4 nothing waited for leave, and before version 5 no recording was among the blobs.
 const (
-	snapshotVersion = 4
+	snapshotVersion = 5
 	oldestSnapshot  = 2
 )
+
+// Current reports whether the document of a snapshot is of this program's version. In that of another an equal state has other bytes.
+func Current(document []byte) bool {
+	return bytes.HasPrefix(document, fmt.Appendf(nil, `{"version":%d,`, snapshotVersion))
+}
 
 // snapshot is a State as a document. Owners are named by their place in the list of owners. Every list
 // has one order, so that equal states have equal bytes.

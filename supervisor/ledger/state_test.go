@@ -809,8 +809,8 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ from, to string }{
-		{`"version":4`, `"version":5`},
-		{`"version":4`, `"version":1`},
+		{`"version":5`, `"version":6`},
+		{`"version":5`, `"version":1`},
 		{`"records":`, `"records":-`},
 		{`"history":2000,`, ``},
 		{`"owner":1`, `"owner":7`},
@@ -822,7 +822,7 @@ func TestRestoreRefuses(t *testing.T) {
 		{`"key":"k"`, `"key":""`},
 		{`"seq":2,"kind"`, `"seq":3,"kind"`},
 		{`"in_session":1`, `"in_session":9`},
-		{`"version":4`, `"version":4,"more":1`},
+		{`"version":5`, `"version":5,"more":1`},
 		{`}]}`, `}]`},
 	} {
 		changed := strings.Replace(string(b), c.from, c.to, 1)
@@ -851,7 +851,7 @@ func TestRestoreOlder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := strings.Replace(string(older), `"version":2`, `"version":4`, 1)
+	want := strings.Replace(string(older), `"version":2`, `"version":5`, 1)
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
 	}
