@@ -101,6 +101,9 @@ func applySettings(flags *pflag.FlagSet, settings []setting, keep func(name stri
 			continue
 		}
 		flag := flags.Lookup(s.Name)
+		if err := flags.SetAnnotation(s.Name, byFile, []string{}); err != nil {
+			return err
+		}
 		if list, ok := flag.Value.(pflag.SliceValue); ok {
 			if err := list.Replace(s.Values); err != nil {
 				return fmt.Errorf("%s: %w", s.Name, err)
