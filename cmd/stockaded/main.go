@@ -70,6 +70,9 @@ SIGUSR1 has it look whether there is another policy, as stockade policy activate
 			if err := configure(cmd, c.config); err != nil {
 				return err
 			}
+			if err := inOrder(cmd.Flags()); err != nil {
+				return err
+			}
 			if err := c.become(); err != nil {
 				return err
 			}

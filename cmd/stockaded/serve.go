@@ -160,8 +160,8 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	for stop := false; !stop; {
 		select {
 		case <-upgrade:
-			if err := c.ready(); err != nil {
-				log.Error("no successor: going on as before", "error", err)
+			if err := c.ready(ctx); err != nil {
+				sup.RefuseReload(supervisor.TriggerSignal, err)
 				continue
 			}
 			notify("RELOADING=1\nMONOTONIC_USEC=" + monotonic())
