@@ -126,7 +126,7 @@ func TestLogLevelAtRunTime(t *testing.T) {
 		{0, []string{"log-level", "debug"}, "debug (was info)\n", 0, true, true},
 		{0, []string{"log-level"}, "debug\n", 0, true, false},
 		{12345, []string{"log-level", "error"}, "operation_not_allowed", 120, true, false},
-		{12345, []string{"log-level"}, "operation_not_allowed", 120, true, false},
+		{12345, []string{"log-level"}, "operation_not_allowed", 121, true, false},
 		{0, []string{"log-level", "loud"}, "want one of", 122, true, false},
 		{0, []string{"log-level", "info"}, "info (was debug)\n", 0, false, true},
 		{0, []string{"log-level", "debug"}, "debug (was info)\n", 0, true, true},

@@ -66,6 +66,10 @@ func shownValue(kind api.SettingKind, value string) string {
 			return clean
 		}
 		return "(a path elsewhere)"
+	case api.SettingEndpoint:
+		if value == "http:…" || value == "https:…" {
+			return value
+		}
 	case api.SettingAddress:
 		if strings.HasPrefix(value, "unix:") {
 			return "unix:" + shownValue(api.SettingPath, value[len("unix:"):])

@@ -49,6 +49,7 @@ var ceilingFiles = []string{
 
 var (
 	instanceGroup = regexp.MustCompile(`^stockade-[A-Za-z0-9_-]+$`)
+	wellKnown     = regexp.MustCompile(`^(system|user|machine)\.slice$|^init\.scope$|^(stockade-run|stockaded)\.service$|^(supervisor|docker|kubepods)$`)
 	ceilingText   = regexp.MustCompile(`^[a-z0-9_.: =+-]{0,200}$`)
 	ourPrograms   = []string{"stockaded", "stockade-run", "stockade-init", "stockade-relay"}
 )
@@ -110,10 +111,30 @@ func standings(proc string) []standing {
 		if err != nil {
 			continue // it has ended
 		}
-		found = append(found, standing{Program: name, PID: pid, In: strings.Split(strings.TrimSpace(string(in)), "\n")})
+		s := standing{Program: name, PID: pid}
+		for line := range strings.Lines(strings.TrimSpace(string(in))) {
+			if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 {
+				s.In = append(s.In, f[0]+":"+f[1]+":"+oursAlone(f[2]))
+			}
+		}
+		found = append(found, s)
 	}
 	slices.SortFunc(found, func(a, b standing) int { return cmp.Compare(a.PID, b.PID) })
 	return found
+}
+
+// oursAlone is the path of a group, in which what others have named is a star.
+func oursAlone(group string) string {
+	parts := strings.Split(group, "/")
+	for i, p := range parts {
+		if instanceGroup.MatchString(p) {
+			break
+		}
+		if p != "" && !wellKnown.MatchString(p) {
+			parts[i] = "*"
+		}
+	}
+	return strings.Join(parts, "/")
 }
 
 // hierarchies are the mounts of control groups in a mountinfo, each hierarchy once.
@@ -154,7 +175,7 @@ func (l *groupLayout) walk(top, mount string, looked *int) {
 			}
 			return nil
 		}
-		g := boundedGroup{Mount: mount, Group: "/" + rel, Ceilings: map[string]string{}}
+		g := boundedGroup{Mount: mount, Group: oursAlone("/" + rel), Ceilings: map[string]string{}}
 		for _, file := range ceilingFiles {
 			if text := groupFile(path, file); text != "" {
 				g.Ceilings[file] = text

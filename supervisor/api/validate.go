@@ -155,7 +155,7 @@ var checks = map[Op][]check{
 		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Stop.Scope) }},
 		{CodeInvalidParams, func(r *Request) string { return graceFault(r.Stop.GraceNS) }},
 	},
-	OpDrain:          {{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Drain.Scope) }}},
+	OpDrain: {{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Drain.Scope) }}},
 	OpLogLevel: {
 		{CodeInvalidLabel, func(r *Request) string { return scopeFault(r.Log.Scope) }},
 		{CodeInvalidParams, func(r *Request) string { return unlisted("level", r.Log.Level, LogLevels...) }},
