@@ -196,16 +196,7 @@ func TestRecording(t *testing.T) {
 	without := parseCast(t, exported(t, c, s.exec, false))
 	s.want("without input", without.text("i")+without.text("o"), out)
 
-	// Two readers that are not ours, and the person's command.
-	file := filepath.Join(t.TempDir(), "session.cast")
-	if err := os.WriteFile(file, whole, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if asciinema, err := exec.LookPath("asciinema"); err == nil {
-		if got, err := exec.Command(asciinema, "cat", file).CombinedOutput(); err != nil || string(got) != out {
-			t.Errorf("asciinema has %q: %v", got, err)
-		}
-	}
+	t.Run("asciinema", func(t *testing.T) { asciinemaReads(t, whole) })
 	stockade := func(args ...string) string {
 		cmd := exec.Command(filepath.Join(bin, "stockade"), args...)
 		cmd.Env = append(os.Environ(), "STOCKADE_SOCKET="+d.Socket)
@@ -233,6 +224,33 @@ func TestRecording(t *testing.T) {
 	if r, err = c.Receipt(t.Context(), s.get().IntentID); err != nil || !r.Payload.Exec.Recording.Truncated || r.Payload.Exec.Recording.Cast.Blob == nil {
 		t.Errorf("%+v, %v", r.Payload.Exec.Recording, err)
 	}
+	t.Run("asciinema of what is truncated", func(t *testing.T) { asciinemaReads(t, exported(t, c, s.exec, true)) })
+}
+
+// asciinema is the player that people have, as a command line of sh, with a locale without which it does not run.
+func asciinema(t *testing.T, args string) string {
+	t.Helper()
+	program, err := exec.LookPath("asciinema")
+	if err != nil {
+		skip(t, "asciinema is not installed: scripts/setup tests would do it")
+	}
+	return "LC_ALL=C.UTF-8 ASCIINEMA_CONFIG_HOME=" + t.TempDir() + " " + program + " " + args
+}
+
+// asciinemaReads has asciinema read an export: what it has of it is every byte of the output, and nothing else.
+func asciinemaReads(t *testing.T, cast []byte) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "session.cast")
+	if err := os.WriteFile(file, cast, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// It does not run without a terminal, on which it writes nothing here.
+	line := asciinema(t, "cat "+file+" >"+file+".out")
+	said, err := exec.CommandContext(t.Context(), "script", "-qec", line, "/dev/null").CombinedOutput()
+	got, failed := os.ReadFile(file + ".out")
+	if want := parseCast(t, cast).text("o"); err != nil || failed != nil || len(said) > 0 || string(got) != want || want == "" {
+		t.Errorf("asciinema has %d bytes %.200q, want %d bytes %.200q: %v, %v, %s", len(got), got, len(want), want, err, failed, said)
+	}
 }
 
 func codeIs(err error, code api.Code) bool {
@@ -240,7 +258,7 @@ func codeIs(err error, code api.Code) bool {
 	return ok && e.Code == code
 }
 
-// TestPlay: what a recording shows on a terminal is what the terminal showed.
+// TestPlay: what a recording shows on a terminal is what the terminal showed, by whichever player.
 func TestPlay(t *testing.T) {
 	d := start(t)
 	p := openPane(t, "STOCKADE_SOCKET="+d.Socket)
@@ -279,9 +297,29 @@ func TestPlay(t *testing.T) {
 	if got := q.screen(`^(hello from the editor\n){4}~`); got != was {
 		t.Errorf("played:\n%s\nit was:\n%s", got, was)
 	}
-	q.keys("C-c")
-	q.keys("reset; clear", "Enter")
-	q.screen(`^host>$`)
+	blank := func() {
+		q.keys("C-c")
+		q.keys("reset; clear", "Enter")
+		q.screen(`^host>$`)
+	}
+	blank()
+	t.Run("asciinema", func(t *testing.T) {
+		line := asciinema(t, "play --speed 1000 "+file)
+		defer blank()
+		q.keys("clear; "+line+"; echo played=$? >"+file+".told; sleep 100", "Enter")
+		if got := q.screen(`^(hello from the editor\n){4}~`); got != was {
+			t.Errorf("asciinema played:\n%s\nit was:\n%s", got, was)
+		}
+		for deadline := time.Now().Add(atMost); ; time.Sleep(20 * time.Millisecond) {
+			told, err := os.ReadFile(file + ".told")
+			if string(told) == "played=0\n" {
+				break
+			}
+			if time.Now().After(deadline) || len(told) > 0 {
+				t.Fatalf("asciinema: %q %v", told, err)
+			}
+		}
+	})
 	q.keys("stockade shell play --speed 1000 "+file+" --from 1h; echo played=$?", "Enter")
 	q.screen(`played=0`)
 	p.keys(":q!", "Enter")

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"cmp"
 	"context"
+	"io"
 
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -245,9 +246,9 @@ func (s *Supervisor) Snapshot(ctx context.Context, req *api.Request) (*api.Snaps
 	}
 	var c ledger.Capture
 	s.chronicle.read(func(state *ledger.State) { c = state.Capture() })
-	content, err := c.Encode()
+	digest, size, err := c.Write(io.Discard)
 	if err != nil {
 		return nil, nil, api.Errorf(api.CodeInternalError, "%v", err)
 	}
-	return &api.Snapshot{Records: c.Records(), Digest: ledger.Digest(content), SizeBytes: int64(len(content))}, nil, nil
+	return &api.Snapshot{Records: c.Records(), Digest: digest, SizeBytes: size}, nil, nil
 }

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,30 +135,44 @@ func parseSnapshot(b []byte) (*snapshotFile, error) {
 	return f, nil
 }
 
+// headBytes is what the first line takes in a file, filled up with spaces: it is written when what follows has been.
+const headBytes = 256
+
 // write stores a snapshot, durably.
-func (d snapshots) write(records int64, content []byte) (snapshotHead, error) {
-	head := snapshotHead{snapshotVersion, records, ledger.Digest(content), int64(len(content))}
-	line, err := api.Encode(head)
-	if err == nil {
-		err = d.room(head.SizeBytes)
-	}
-	if err == nil {
-		err = durable.Replace(d.name(records), slices.Concat(line, []byte("\n"), content), 0o600)
-	}
+func (d snapshots) write(c ledger.Capture) (head snapshotHead, err error) {
+	err = durable.ReplaceWith(d.name(c.Records()), func(f *os.File) error {
+		if _, err := f.Write(make([]byte, headBytes)); err != nil {
+			return err
+		}
+		buffer := bufio.NewWriterSize(f, 1<<16)
+		digest, size, err := c.Write(buffer)
+		if err = cmp.Or(err, buffer.Flush()); err == nil {
+			err = d.room()
+		}
+		if err != nil {
+			return err
+		}
+		head = snapshotHead{snapshotVersion, c.Records(), digest, size}
+		line, err := api.Encode(head)
+		if err == nil {
+			_, err = f.WriteAt(fmt.Appendf(nil, "%-*s\n", headBytes-1, line), 0)
+		}
+		return err
+	}, 0o600)
 	if err != nil {
 		return head, fmt.Errorf("store snapshot: %w", err)
 	}
 	return head, nil
 }
 
-// room leaves the journal what blobs leave it.
-func (d snapshots) room(size int64) error {
+// room leaves the journal what blobs leave it, beside what has been written already.
+func (d snapshots) room() error {
 	f, err := os.Open(string(d))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return blob.Room(int(f.Fd()), size)
+	return blob.Room(int(f.Fd()), 0)
 }
 
 // prune removes the snapshots but those, and what a crash left of one that was not stored whole.
@@ -201,11 +216,7 @@ func (s *Supervisor) take(ctx context.Context) error {
 	if last := t.newest.Load(); len(t.kept) > 0 && c.Records() <= last+1 { // the one is its own record
 		return nil
 	}
-	content, err := c.Encode()
-	if err != nil {
-		return err
-	}
-	head, err := t.dir.write(c.Records(), content)
+	head, err := t.dir.write(c)
 	if err != nil {
 		return err
 	}

@@ -271,11 +271,7 @@ func TestUnrecordedSnapshot(t *testing.T) {
 	b.exec(id, "true")
 	var c ledger.Capture
 	b.chronicle.read(func(state *ledger.State) { c = state.Capture() })
-	content, err := c.Encode()
-	if err == nil {
-		_, err = b.taken.dir.write(c.Records(), content)
-	}
-	if err != nil {
+	if _, err := b.taken.dir.write(c); err != nil {
 		t.Fatal(err)
 	}
 	confirmed := slices.Clone(b.taken.kept)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,20 +40,41 @@ func tight(d time.Duration) bool {
 	return err == nil && time.Duration(ns) < d
 }
 
-// What the heap may hold. The live part is small, the compiled policy above all, and every
-// decision leaves 30 kB of garbage: collecting at the default of 100 % costs more than the
-// memory is worth.
+// What the heap may hold. While the live part is small, the compiled policy above all, collecting at the default of 100 % costs
+// more than the memory is worth: every decision leaves 30 kB of garbage. A state that has grown is not to have as many times
+// itself of garbage beside it.
 const (
-	garbage  = 400 // per cent of what is live
-	heapSize = 1 << 30
+	mostGarbage  = 400      // per cent of what is live
+	leastGarbage = 50       // likewise
+	garbage      = 64 << 20 // bytes, between these two
+	heapSize     = 1 << 30  // beyond which the collector works harder
 )
 
 // collectLess sets both, where the environment does not say otherwise.
 func collectLess() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
+		debug.SetGCPercent(mostGarbage)
+		runtime.AddCleanup(new(*byte), collected, mostGarbage)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(heapSize)
 	}
+}
+
+// collected follows every collection, for which it leaves something to collect, and says when the next one is due.
+func collected(percent int) {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	if now := garbagePercent(live[0].Value.Uint64()); now != percent {
+		debug.SetGCPercent(now)
+		percent = now
+	}
+	runtime.AddCleanup(new(*byte), collected, percent)
+}
+
+// garbagePercent is how much garbage there may be beside that many live bytes, in steps of a tenth of the most.
+func garbagePercent(live uint64) int {
+	const step = mostGarbage / 10
+	percent := garbage * 100 / int64(max(live, 1))
+	return int(min(max(percent/step*step, leastGarbage), mostGarbage))
 }

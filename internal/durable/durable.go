@@ -81,18 +81,30 @@ func retry(call func() error) error {
 // Replace gives name the content data, whole: after a crash at any moment there is
 // the old file or the new one. Content and name are durable when it returns.
 func Replace(name string, data []byte, mode fs.FileMode) error {
-	return publish(name, data, mode, os.Rename)
+	return publish(name, whole(data), mode, os.Rename)
+}
+
+// ReplaceWith is [Replace] for content that write writes, from an empty file on. After an error of its the old file is there.
+func ReplaceWith(name string, write func(*os.File) error, mode fs.FileMode) error {
+	return publish(name, write, mode, os.Rename)
 }
 
 // Create is [Replace] for a name that must not exist yet: otherwise the error is
 // [fs.ErrExist], and the file is as it was.
 func Create(name string, data []byte, mode fs.FileMode) error {
-	return publish(name, data, mode, os.Link)
+	return publish(name, whole(data), mode, os.Link)
+}
+
+func whole(data []byte) func(*os.File) error {
+	return func(f *os.File) error {
+		_, err := f.Write(data)
+		return err
+	}
 }
 
 // publish writes a hidden file beside name, makes it durable and gives it its name.
 // The hidden name ends in ".tmp"; a crash may leave it behind.
-func publish(name string, data []byte, mode fs.FileMode, give func(from, to string) error) error {
+func publish(name string, write func(*os.File) error, mode fs.FileMode, give func(from, to string) error) error {
 	dir := filepath.Dir(name)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+".*.tmp")
 	if err != nil {
@@ -103,7 +115,7 @@ func publish(name string, data []byte, mode fs.FileMode, give func(from, to stri
 	if err := f.Chmod(mode); err != nil {
 		return err
 	}
-	if _, err := f.Write(data); err != nil {
+	if err := write(f); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil { // not SyncData: the mode must last too

@@ -605,15 +605,15 @@ func TestFilesWithoutSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tools.Close()
-	r := tools.Do(context.Background(), &file.Request{Op: file.OpRead, Read: &file.Read{Target: at("status")}}).Read
-	if !strings.Contains(out(r.Content), "Name:") || r.Truncated {
+	r := tools.Do(context.Background(), &file.Request{Op: file.OpRead, Read: &file.Read{Target: at("limits")}}).Read
+	if !strings.Contains(out(r.Content), "Max open files") || r.Truncated {
 		t.Errorf("%+v %q", r.Outcome, out(r.Content))
 	}
-	r = tools.Do(context.Background(), &file.Request{Op: file.OpRead, Read: &file.Read{Target: at("status"), MaxBytes: ptr(int64(5))}}).Read
-	if out(r.Content) != "text:Name:" || !r.Truncated {
+	r = tools.Do(context.Background(), &file.Request{Op: file.OpRead, Read: &file.Read{Target: at("limits"), MaxBytes: ptr(int64(5))}}).Read
+	if out(r.Content) != "text:Limit" || !r.Truncated {
 		t.Errorf("%+v %q", r.Outcome, out(r.Content))
 	}
-	g := tools.Do(context.Background(), &file.Request{Op: file.OpGrep, Grep: &file.Grep{Target: at("status"), Pattern: "^Name:"}}).Grep
+	g := tools.Do(context.Background(), &file.Request{Op: file.OpGrep, Grep: &file.Grep{Target: at("limits"), Pattern: "^Max open files"}}).Grep
 	if g.Status != file.OK || *g.MatchCount != 1 {
 		t.Errorf("%+v", g)
 	}

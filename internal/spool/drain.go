@@ -15,7 +15,8 @@ const (
 	smallPipe = 64 << 10 // what a pipe holds at first
 	largePipe = 1 << 20  // what one that is flooded is given, where the kernel lets us
 	flooded   = smallPipe / 2
-	hashAfter = 256 << 10 // bytes that may wait to be hashed: fewer are cheap at the end
+	pace      = time.Millisecond // in which a flood fills its pipe: 1 GB/s, with a wakeup a megabyte
+	hashAfter = 256 << 10        // bytes that may wait to be hashed: fewer are cheap at the end
 )
 
 // Drain takes everything out of pipe until its end of file, which gives nil, or until
@@ -42,6 +43,9 @@ func (l *Log) Drain(st Stream, pipe *os.File) error {
 		if err != nil {
 			return fmt.Errorf("drain %s of %s: %w", st, l.id, err)
 		}
+		if d.paced {
+			time.Sleep(pace)
+		}
 	}
 	return nil
 }
@@ -50,7 +54,9 @@ type drain struct {
 	log    *Log
 	st     Stream
 	stream *stream
-	size   int // bytes of one splice
+	size   int  // bytes of one splice
+	paced  bool // the last turn took much out of a large pipe: writer and drain would share two processors, and leave others none
+	large  bool // the pipe holds as much
 	end    bool
 	err    error // of the pipe
 
@@ -91,6 +97,7 @@ func (d *drain) move(fd uintptr) bool {
 	d.stream.moving.Lock()
 	defer d.stream.moving.Unlock()
 	n, err := d.take(int(fd))
+	d.paced = d.large && n >= flooded
 	switch {
 	case err == unix.EAGAIN:
 		return false
@@ -101,7 +108,8 @@ func (d *drain) move(fd uintptr) bool {
 	case n >= flooded && d.size == smallPipe:
 		d.size = largePipe
 		// EPERM (the user's pipes hold too much already, /proc/sys/fs/pipe-user-pages-soft) and EBUSY leave the pipe as it is.
-		unix.FcntlInt(fd, unix.F_SETPIPE_SZ, largePipe)
+		_, err := unix.FcntlInt(fd, unix.F_SETPIPE_SZ, largePipe)
+		d.large = err == nil
 	}
 	return true
 }

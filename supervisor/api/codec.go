@@ -46,6 +46,14 @@ func Encode(v any) ([]byte, error) {
 	return b, nil
 }
 
+// Write is [Encode] to w, for what is too large to be held as bytes.
+func Write(w io.Writer, v any) error {
+	if err := json.MarshalWrite(w, v, json.Deterministic(true)); err != nil {
+		return fmt.Errorf("encode %T: %w", v, err)
+	}
+	return nil
+}
+
 // strict is what Decode adds to the defaults of the json package, which already
 // refuses doubled names, invalid UTF-8, trailing data and inexact integers, and
 // compares names exactly.

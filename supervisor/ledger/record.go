@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -289,6 +290,9 @@ func IntentID(nonce string, request jsontext.Value) string {
 
 // Digest names bytes by content.
 func Digest(b []byte) string {
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	h := sha256.New()
+	h.Write(b)
+	return digest(h)
 }
+
+func digest(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }

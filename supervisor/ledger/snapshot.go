@@ -1,9 +1,12 @@
 package ledger
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 
@@ -144,18 +147,30 @@ func (s *State) Capture() Capture {
 // Records is how many records the capture covers.
 func (c Capture) Records() int64 { return c.doc.Records }
 
-// Encode returns the canonical bytes: equal states have equal bytes.
-func (c Capture) Encode() ([]byte, error) {
+// Write writes the canonical bytes, a piece at a time, and names them: equal states have equal bytes.
+func (c Capture) Write(w io.Writer) (ref string, size int64, err error) {
 	slices.SortFunc(c.doc.Keys, func(a, b keySnapshot) int { return cmp.Compare(a.Seq, b.Seq) })
-	b, err := api.Encode(c.doc)
-	if err != nil {
-		return nil, fmt.Errorf("snapshot: %w", err)
+	h, n := sha256.New(), new(count)
+	if err := api.Write(io.MultiWriter(w, h, n), &c.doc); err != nil {
+		return "", 0, fmt.Errorf("snapshot: %w", err)
 	}
-	return b, nil
+	return digest(h), int64(*n), nil
+}
+
+// count is how many bytes were written to it.
+type count int64
+
+func (n *count) Write(b []byte) (int, error) {
+	*n += count(len(b))
+	return len(b), nil
 }
 
 // Snapshot returns the canonical bytes of the state.
-func (s *State) Snapshot() ([]byte, error) { return s.Capture().Encode() }
+func (s *State) Snapshot() ([]byte, error) {
+	var b bytes.Buffer
+	_, _, err := s.Capture().Write(&b)
+	return b.Bytes(), err
+}
 
 // Restore returns the state of which b is the snapshot, of this version of it or one before. What Snapshot cannot have made is an
 // error; whether b is the right one, only the journal knows: see [SnapshotTaken].
