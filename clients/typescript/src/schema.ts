@@ -488,6 +488,8 @@ export type FrameKind =
 export type NoticeKind =
   /** An operation waits for leave, or does not any more: whose it is, and those who are named as approvers, are told. */
   | "APPROVAL"
+  /** A configuration that the supervisor was told to read again was refused, and the one before goes on: to its own user. */
+  | "CONFIGURATION"
   /** A frame or a receipt was not taken, or came after a gap; the reason says which. */
   | "DIAGNOSTIC"
   | "IDLE_TIMEOUT"
