@@ -67,6 +67,50 @@ func TestTypeScript(t *testing.T) {
 	}
 }
 
+// What npm packs is the client, compiled, and a program of somebody who has it and nothing of ours is strictly typed by it.
+func TestTypeScriptPacked(t *testing.T) {
+	dir := typescriptClient(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			os.RemoveAll(dir) // what the other tests use may be half made
+		}
+	})
+	user := t.TempDir()
+	program := `import { Denied, Stockade } from "stockade";
+const code: number | undefined = await new Stockade().within({ workdir: "/" }, async (s) => (await s.exec(["true"])).exitCode);
+await using session = await new Stockade().open({});
+console.log(code, session.id, Denied);
+`
+	if err := os.WriteFile(filepath.Join(user, "user.ts"), []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(user, "package.json"), []byte(`{"type": "module"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	modules := filepath.Join(user, "node_modules", "stockade")
+	if err := os.MkdirAll(modules, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		in   string
+		argv []string
+	}{
+		{dir, []string{"rm", "-rf", "dist"}}, // as in a clone
+		{dir, []string{"npm", "pack", "--loglevel=error", "--pack-destination", user}},
+		{user, []string{"sh", "-c", "tar --extract --gzip --strip-components 1 --directory node_modules/stockade --file stockade-*.tgz"}},
+		{user, []string{filepath.Join(dir, "node_modules", ".bin", "tsc"), "--strict", "--target", "es2022", "--module", "nodenext", "user.ts"}},
+	} {
+		cmd := exec.CommandContext(t.Context(), step.argv[0], step.argv[1:]...)
+		cmd.Dir = step.in
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v\n%s", step.argv, err, out)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(modules, "dist", "index.js")); err != nil {
+		t.Error(err)
+	}
+}
+
 // typescriptClient is a directory with the client, its tests and the examples of its guides, compiled. What it needs for that is
 // installed by the lock file, once: in build, where the next run finds it, and what was compiled of the same sources.
 func typescriptClient(t *testing.T) string {

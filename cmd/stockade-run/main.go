@@ -99,6 +99,8 @@ connection and the same flags. When it cannot, the runner says why and goes on.`
 	for _, name := range []string{"socket", "state", "instance", "init"} {
 		_ = cmd.MarkFlagRequired(name)
 	}
+	cmd.AddCommand(probeCommand())
+	cmd.CompletionOptions.DisableDefaultCmd = true
 	return cmd
 }
 

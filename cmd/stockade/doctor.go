@@ -1,11 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"github.com/stockade-dev/stockade/sandbox"
@@ -18,8 +25,10 @@ func (c *cli) doctorCommand() *cobra.Command {
 		Short: "Say what can be enforced here, layer by layer",
 		Long: `doctor asks the supervisor what this kernel and this place offer: every layer that
 a session rests on, whether it can be had here, and what would grant one that is
-missing; then which networks, mounts and ceilings a session can be asked for. It exits
-with 121 when a required layer is missing or no supervisor answers.`,
+missing; then which networks, mounts and ceilings a session can be asked for. Where none answers it looks
+itself, by stockade-run, which starts nothing: in a container that withholds something it names each
+missing piece, and the flag of docker run or podman run that grants it. It exits with 121 when a
+required layer is missing or no supervisor answers.`,
 		Example: `  stockade doctor
   stockade doctor --json | jq '.host.layers[] | select(.state != "present")'
   stockade doctor --json | jq '.capabilities.ceilings'`,
@@ -36,6 +45,9 @@ type diagnosis struct {
 
 func (c *cli) doctor(ctx context.Context) error {
 	info, err := c.client().Host(ctx)
+	if _, unanswered := errors.AsType[*net.OpError](err); unanswered {
+		return errors.Join(err, c.diagnose(ctx))
+	}
 	if err != nil {
 		return err
 	}
@@ -72,6 +84,69 @@ func (c *cli) doctor(ctx context.Context) error {
 		}
 	}
 	return missing(h)
+}
+
+// placeProbe is what "stockade-run probe" says of a place.
+type placeProbe struct {
+	Host  sandbox.Host `json:"host"`
+	Lacks []struct {
+		What  string `json:"what"`
+		Found string `json:"found"`
+		Flag  string `json:"flag"`
+	} `json:"lacks"`
+}
+
+// diagnose says what this place withholds from a runner, where none could tell: a container first of all.
+func (c *cli) diagnose(ctx context.Context) error {
+	program, err := runnerProgram()
+	if err != nil {
+		return err
+	}
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, "probe")
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("%s probe: %w: %.300s", program, err, said.String())
+	}
+	var p placeProbe
+	if err := json.Unmarshal(out, &p); err != nil {
+		return fmt.Errorf("%s probe: %w", program, err)
+	}
+	if c.json {
+		return document(c.stdout, p)
+	}
+	if len(p.Lacks) == 0 {
+		fmt.Fprint(c.stdout, "no supervisor answers; nothing around us keeps a runner from starting here\n\n")
+	} else {
+		fmt.Fprint(c.stdout, "no supervisor answers; what a runner would lack here, and the flag of the container that grants it:\n\n")
+		rows := [][]string{{"LACKS", "FLAG", "FOUND"}}
+		for _, l := range p.Lacks {
+			rows = append(rows, []string{l.What, l.Flag, l.Found})
+		}
+		if err := table(c.stdout, rows); err != nil {
+			return err
+		}
+		fmt.Fprintln(c.stdout)
+	}
+	return table(c.stdout, layerRows(p.Host))
+}
+
+// runnerProgram finds stockade-run where it is installed with this program.
+func runnerProgram() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		for _, place := range []string{".", "../libexec/stockade"} {
+			path := filepath.Join(filepath.Dir(self), place, "stockade-run")
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				return path, nil
+			}
+		}
+	}
+	path, err := exec.LookPath("stockade-run")
+	if err != nil {
+		return "", errors.New("stockade-run, which could tell what is missing here, is neither beside this program, nor in ../libexec/stockade, nor in PATH")
+	}
+	return path, nil
 }
 
 func layerRows(h sandbox.Host) [][]string {

@@ -127,7 +127,7 @@ var Table = []Row{
 	{"cmd/stockaded", []string{"internal/filetool/ripgrep", "supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "supervisor/telemetry", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch", "internal/manual"},
 		[]string{cobra, fsnotify, hujson, jsonexp, pflag, systemd, unix}},
 	{"cmd/stockade-relay", []string{"sandbox/relay"}, nil},
-	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "internal/failpoint", "internal/reexec", "internal/manual"}, []string{cobra, jsonexp, systemd}},
+	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "sandbox/cgroup", "internal/failpoint", "internal/reexec", "internal/manual"}, []string{cobra, jsonexp, systemd, unix}},
 }
 
 // Reach bounds what a command may link through any chain of our packages.

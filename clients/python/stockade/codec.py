@@ -12,7 +12,7 @@ import binascii
 import json
 import sys
 from dataclasses import dataclass, fields, is_dataclass, MISSING
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ class Record:
     """A type of the contract. It shows what is there, and not what is absent."""
 
     def __repr__(self) -> str:
-        there = ((f.name, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+        there = ((f.name, getattr(self, f.name)) for f in fields(cast(Any, self)))
         return f"{type(self).__name__}({', '.join(f'{name}={v!r}' for name, v in there if v is not None)})"
 
 

@@ -143,5 +143,6 @@ def of_receipt(receipt: Receipt) -> Optional[StockadeError]:
     code, message = receipt.error_code or "", receipt.error_message or ""
     if receipt.outcome == "ok":
         return None
-    kind = Denied if receipt.outcome == "denied" else class_of(code, 500)
-    return kind(code, message, receipt)
+    if receipt.outcome == "denied":
+        return Denied(code, message, receipt)
+    return class_of(code, 500)(code, message, receipt)

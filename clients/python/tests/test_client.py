@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 import unittest
-from typing import List
+from typing import Any, List
 
 from stockade import (CommandFailed, Conflict, Denied, Invalid, NotFound, Secret, Session, Stockade, StockadeError, Unavailable, model)
 
@@ -14,6 +14,7 @@ from . import daemon
 
 class Client(unittest.TestCase):
     box: daemon.Daemon
+    client: Stockade
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -21,10 +22,10 @@ class Client(unittest.TestCase):
         cls.client = Stockade(cls.box.socket)
         cls.addClassCleanup(cls.client.close)
 
-    def session(self, **more: object) -> Session:
+    def session(self, **more: Any) -> Session:
         name = self.id().rsplit(".", 1)[-1]
         self.tree = self.box.tree(name)
-        s = self.client.open(profile="workspace", mounts=[f"{self.tree}:/work:rw"], workdir="/work", **more)  # type: ignore[arg-type]
+        s = self.client.open(profile="workspace", mounts=[f"{self.tree}:/work:rw"], workdir="/work", **more)
         self.addCleanup(s.__exit__)
         return s
 
@@ -64,7 +65,7 @@ class Client(unittest.TestCase):
         with self.assertRaises(Invalid):
             s.exec([])
         with self.assertRaises(TypeError):
-            s.exec("true")  # type: ignore[arg-type]
+            s.exec("true")
 
     def test_a_denial_says_why(self) -> None:
         with self.assertRaises(Denied) as denied:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 from pathlib import Path
-from typing import Any, List, Type
+from typing import Any, Dict, List, Type
 
 from stockade import Secret, codec, model
 from stockade.codec import DecodeError, SecretDigest
@@ -53,7 +53,7 @@ class Codec(unittest.TestCase):
             codec.decode(model.InlineText, newer, strict=True)
 
     def test_an_environment_has_secrets_and_says_nothing_of_them(self) -> None:
-        patch = {"A": "text", "B": Secret("hunter2"), "C": None, "D": SecretDigest("hmac-sha256:00")}
+        patch: Dict[str, Any] = {"A": "text", "B": Secret("hunter2"), "C": None, "D": SecretDigest("hmac-sha256:00")}
         exec_ = model.Exec("s-1", ("true",), env_patch=patch)
         self.assertNotIn("hunter2", repr(exec_))
         self.assertEqual(codec.decode(model.Exec, codec.encode(exec_), strict=True), exec_)

@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /**
  * Stockade from Node: sessions, commands, shells, files and tools over the supervisor's unix socket.
  *

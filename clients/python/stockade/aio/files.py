@@ -139,7 +139,7 @@ class AsyncFiles:
     async def _tool(self, op: str, ask: Any, arm: str, key: Optional[str] = None) -> Tuple[Receipt, Any]:
         """What a tool answered, when it is not no."""
         receipt = await self._exchange.receipt(named(op, ask, key), op, own_key=key is not None)
-        result = shaped(getattr(shaped(shaped(receipt.payload, "payload").file, "result"), arm), "result")
+        result: Any = shaped(getattr(shaped(shaped(receipt.payload, "payload").file, "result"), arm), "result")
         if result.status != "ok":
             raise refused(result, receipt)
         return receipt, result

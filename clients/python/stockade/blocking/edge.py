@@ -50,7 +50,3 @@ now = time.monotonic
 
 
 pause = time.sleep
-
-
-def settle(done: None) -> None:
-    """What is to be done in any case was done when this is called."""

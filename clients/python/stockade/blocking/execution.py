@@ -14,7 +14,7 @@ from ..request import document, get, named, operate, renewed, settled
 from ..codec import Secret
 from ..stream import Course, event, last
 from ..value import Duration, Result, executed, inline, milliseconds, nanoseconds, signal_of
-from .edge import now, settle
+from .edge import now
 from .exchange import Exchange, shaped
 from .stream import Stream
 
@@ -41,7 +41,7 @@ class Execution:
 
     def __exit__(self, *failure: Any) -> None:
         if self._receipt is None:
-            settle(self._end())
+            self._end()
 
     def __iter__(self) -> Stream[Event]:
         return self.events()
@@ -149,7 +149,7 @@ def start(exchange: Exchange, path: str, ask: Exec, key: Optional[str], repeatab
         try:
             answer, body = exchange.send(request, final=True)
         except KeyboardInterrupt:
-            settle(_cancel(exchange, request))  # it may have been started, and nobody would know it
+            _cancel(exchange, request)  # it may have been started, and nobody would know it
             raise
         if answer.status == 202:
             return Execution(exchange, document(Pending, answer, body).exec_id)
@@ -170,7 +170,7 @@ def run(exchange: Exchange, ask: Exec, key: Optional[str], repeatable: bool) -> 
         try:
             return execution.result()
         except KeyboardInterrupt:
-            settle(execution._end())
+            execution._end()
             raise
         except StockadeError as e:
             if e.code != "supervisor_restarted" or key or not repeatable:

@@ -14,7 +14,6 @@ from ..request import ask as asking
 from ..request import document, get, named, operate, settled
 from ..stream import Course, notice
 from ..value import Content, Duration, Result, mapping, milliseconds, nanoseconds, several, signal_of, stdin_of
-from .edge import settle
 from .exchange import Exchange, shaped
 from .execution import Execution, run, start
 from .files import Files
@@ -40,7 +39,7 @@ class Session(Files):
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        settle(self._end())
+        self._end()
 
     @property
     def grant(self) -> Optional[Grant]:

@@ -13,7 +13,6 @@ from ..model import Receipt, Shell as ShellRecord, ShellAction, ShellClose, Shel
 from ..request import get, named
 from ..stream import Course, screen
 from ..value import Duration, Ran, inline, milliseconds, nanoseconds, stdin_of, typed_at
-from .edge import settle
 from .exchange import Exchange
 from .execution import fetch
 from .stream import Stream
@@ -38,7 +37,7 @@ class Shell:
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        settle(self._end())
+        self._end()
 
     def run(self, command: str, timeout: Optional[Duration] = None) -> Ran:
         """Has it run one command, of any number of lines, and waits for its end. After the timeout it is interrupted."""
