@@ -34,6 +34,15 @@ var restarts = []restart{
 		time.Sleep(300 * time.Millisecond) // nobody is there for a while
 		again(t, d)
 	}},
+	{"left", func(t *testing.T, d *testbox.Daemon) {
+		if err := unix.Kill(d.PID(), unix.SIGUSR2); err != nil {
+			t.Fatal(err)
+		}
+		if !d.Ended(20*time.Second) || d.Killed() {
+			t.Fatalf("it does not leave\n%s", d.Log())
+		}
+		again(t, d)
+	}},
 	{"replaced", func(t *testing.T, d *testbox.Daemon) { replaced(t, d) }},
 	{"runner replaced", func(t *testing.T, d *testbox.Daemon) {
 		if err := unix.Kill(d.Runner(), unix.SIGHUP); err != nil {

@@ -121,7 +121,7 @@ func firstLoss(findings []Finding) string {
 }
 
 // copying is one try. The directories on both sides can be those of a user with less than ours, who may change them meanwhile: names are looked up
-// below two descriptors and lead through no link at their end, and what a file is, and whose, is asked of what was opened.
+// below two descriptors, no link at their end is followed, and what a file is, and whose, is asked of what was opened.
 type copying struct {
 	ctx      context.Context
 	from, to *os.Root
@@ -181,7 +181,7 @@ func (c *copying) directory(name string) error {
 	if err := c.to.MkdirAll(name, 0o700); err != nil {
 		return err
 	}
-	out, err := c.to.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	out, err := c.to.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
@@ -210,16 +210,21 @@ func (c *copying) file(name string) (n int64, err error) {
 }
 
 // open opens an original and says what was opened. It does not wait for who could write to it.
-func (c *copying) open(name string, is func(fs.FileMode) bool) (_ *os.File, info fs.FileInfo, err error) {
-	f, err := c.from.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a link; a socket
-		return nil, nil, fmt.Errorf("%s is neither a file nor a directory: %w", name, err)
-	}
+func (c *copying) open(name string, is func(fs.FileMode) bool) (*os.File, fs.FileInfo, error) {
+	named, err := c.from.Lstat(name)
 	if err != nil {
 		return nil, nil, err
 	}
-	if info, err = f.Stat(); err == nil && !is(info.Mode()) {
-		err = fmt.Errorf("%s is neither a file nor a directory: %v", name, info.Mode())
+	if !is(named.Mode()) {
+		return nil, nil, fmt.Errorf("%s is neither a file nor a directory: %v", name, named.Mode())
+	}
+	f, err := c.from.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !os.SameFile(named, info) { // a root follows what links lead to within it
+		err = fmt.Errorf("%s became another file", name)
 	}
 	if err != nil {
 		f.Close()

@@ -178,7 +178,7 @@ func (u *upgrade) replace(ctx context.Context, next *successor) error {
 		}
 	}()
 	if listener.Connected && next.format.Launch != launch.Version {
-		return fmt.Errorf("the supervisor that is connected speaks version %d, and the new program %d: stop the supervisor first, its sessions are held", launch.Version, next.format.Launch)
+		return fmt.Errorf("the supervisor that is connected speaks version %d, and the new program %d: have the supervisor leave first (SIGUSR2), which ends no session as a stop would", launch.Version, next.format.Launch)
 	}
 	all, err := json.Marshal(handed{since, len(sockets), listener, state})
 	if err != nil {

@@ -45,6 +45,7 @@ func main() {
 
 func root() *cobra.Command {
 	var c config
+	var tellFormats bool
 	cmd := &cobra.Command{
 		Use:   "stockaded",
 		Short: "Supervise sandboxes that a policy granted",
@@ -54,6 +55,7 @@ with a grant, the runner builds exactly that, and every operation ends in a rece
 It prints "ready" once it serves. SIGTERM and SIGINT end every session, let what is
 in flight settle, and stop it. SIGHUP has it execute the program that now is in its place, which goes
 on with every session and execution; so does a stockaded that is started within --hold after one was killed.
+SIGUSR2 has it end and leave every session to the runner, which holds them for as long (--hold).
 SIGUSR1 has it look whether there is another policy, as stockade policy activate does.`,
 		Example: `  stockaded --state /var/lib/stockade
   stockaded --state ./state --socket ./stockade.sock --policy ./my-policy
@@ -64,6 +66,9 @@ SIGUSR1 has it look whether there is another policy, as stockade policy activate
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if tellFormats {
+				return printFormats(cmd.OutOrStdout())
+			}
 			if c.printConfig {
 				return printConfiguration(cmd.OutOrStdout())
 			}
@@ -84,6 +89,7 @@ SIGUSR1 has it look whether there is another policy, as stockade policy activate
 		},
 	}
 	cmd.Flags().AddFlagSet(c.flags())
+	cmd.Flags().BoolVar(&tellFormats, "formats", false, "only print which version of the messages with the runner this program speaks: what is asked at SIGHUP of the one that is to follow")
 	policy := workbench.Command(workbench.Options{Records: recorded, All: eachRecorded, Policy: kept, Dial: dial, Socket: listensAt(), StateDir: defaultState})
 	policy.AddCommand(decisionsCommand())
 	cmd.AddCommand(workerCommand(), policy, replayCommand(), fsckCommand(), backupCommand())

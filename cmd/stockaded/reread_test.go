@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,20 @@ func TestReread(t *testing.T) {
 	}
 	write(filepath.Join(state, "policy", "active.json"), `{"digest": "sha256:00", "source": ""}`) // the shipped one is what decides
 	c := config{state: state, socket: "/run/s", args: []string{"--config", file, "--socket", "/run/s", "--drain", "3s"}}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	busy, ours := taken.Addr().String(), filepath.Join(shortDir(t), "m")
+	scrapes, err := listenForScrapes("unix:" + ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer scrapes.Close()
+	c.metrics = "unix:" + ours
+	rg := filepath.Join(dir, "rg")
+	write(rg, "no program")
 	var said strings.Builder
 	for _, row := range []struct{ name, text, refused string }{
 		{"nothing", `{}`, ""},
@@ -43,9 +58,13 @@ func TestReread(t *testing.T) {
 		{"less than nothing", `{"retain-every": "-1s"}`, "retain-every"},
 		{"no word for open sessions", `{"policy-live": "freeze"}`, "policy-live"},
 		{"no place for metrics", `{"metrics": "0.0.0.0:1"}`, "metrics"},
+		{"metrics where others listen", `{"metrics": "` + busy + `"}`, "address already in use"},
+		{"metrics where nobody can listen", `{"metrics": "unix:` + ceiling + `/m"}`, "metrics"},
+		{"metrics as before", `{"metrics": "unix:` + ours + `"}`, ""},
 		{"no endpoint", `{"otlp-endpoint": "gopher://canary-7c1@x"}`, "traces"},
 		{"no endpoint at all", `{"otlp-endpoint": {"canary-7c1": 1}}`, "otlp-endpoint"},
 		{"no program to search with", `{"ripgrep": "` + dir + `/none"}`, "none"},
+		{"something else to search with", `{"ripgrep": "` + rg + `"}`, "ripgrep"},
 		{"a policy that is not there", `{"policy": "` + dir + `/none"}`, "policy"},
 		{"a policy that is none", `{"policy": "` + dir + `"}`, "policy"},
 		{"another state directory", `{"state": "/var/lib/other"}`, "changes state"},

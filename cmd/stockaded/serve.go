@@ -133,11 +133,13 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	notify("READY=1")
 	log.Info("serving", "socket", c.socket, "state", state, "policy", c.policy)
 
-	upgrade, look := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	upgrade, look, leave := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(upgrade, unix.SIGHUP)
 	defer signal.Stop(upgrade)
 	signal.Notify(look, unix.SIGUSR1)
 	defer signal.Stop(look)
+	signal.Notify(leave, unix.SIGUSR2)
+	defer signal.Stop(leave)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	ctx, ended := context.WithCancel(ctx)
@@ -171,6 +173,13 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 			watching.Wait()
 			seen.close() // for the successor to serve
 			return c.succeed(srv, sup, ln, runner)
+		case <-leave:
+			notify("STOPPING=1")
+			log.Info("leaving what lives to the runner")
+			keep = true
+			ended()
+			watching.Wait()
+			return c.leave(srv, sup, runner)
 		case <-look:
 			watching.Go(func() { reload(ctx, sup, supervisor.TriggerSignal, log) })
 			continue

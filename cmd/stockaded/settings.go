@@ -30,7 +30,7 @@ const byFile = "by-file"
 func settingsOf(flags *pflag.FlagSet, environment []string) api.Settings {
 	var told api.Settings
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden || slices.Contains([]string{"print-config", "help", "version"}, f.Name) {
+		if f.Hidden || slices.Contains([]string{"print-config", "formats", "help", "version"}, f.Name) {
 			return
 		}
 		s := api.Setting{Name: f.Name, Kind: kindOf(f), From: "default"}

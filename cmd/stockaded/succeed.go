@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/sandbox/launch"
 	"github.com/stockade-dev/stockade/supervisor"
 	"github.com/stockade-dev/stockade/supervisor/server"
 )
@@ -60,8 +63,8 @@ const readyLimit = time.Minute
 func (c *config) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, c.program, "--version").CombinedOutput(); err != nil {
-		return fmt.Errorf("%s --version: %w: %.200s", c.program, err, out)
+	if err := c.understands(ctx); err != nil {
+		return err
 	}
 	if err := c.reread(ctx); err != nil {
 		return fmt.Errorf("read again: %w", err)
@@ -69,20 +72,51 @@ func (c *config) ready(ctx context.Context) error {
 	return nil
 }
 
+// formats are the versions of what this program exchanges with others that live on when it is replaced. The runner's --check has the same name for it.
+type formats struct {
+	Launch int // of the messages with the runner
+}
+
+// printFormats says them.
+func printFormats(w io.Writer) error {
+	out, err := json.Marshal(formats{launch.Version})
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", out)
+	}
+	return err
+}
+
+// understands asks our successor whether it speaks as the runner does that we are connected with, and so as we do: it would be refused
+// there, and every session would end.
+func (c *config) understands(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, c.program, "--formats").Output()
+	if err != nil {
+		var ended *exec.ExitError
+		if errors.As(err, &ended) {
+			out = ended.Stderr
+		}
+		return fmt.Errorf("%s --formats: %w: %.200s", c.program, err, out)
+	}
+	var next formats
+	if err := json.Unmarshal(out, &next); err != nil {
+		return fmt.Errorf("%s --formats: %w: %.200q", c.program, err, out)
+	}
+	if next.Launch != launch.Version {
+		return fmt.Errorf("%s speaks version %d with the runner, which speaks %d: SIGUSR2 has this program leave its sessions to the runner, and docs/upgrade.md says what follows", c.program, next.Launch, launch.Version)
+	}
+	return nil
+}
+
 // succeed leaves everything that lives to the runner, and executes the program that now is where
 // this one was started from, in this process. It returns only if that fails.
 func (c *config) succeed(srv *server.Server, sup *supervisor.Supervisor, ln net.Listener, runner *runner) error {
-	ctx, cancel := context.WithTimeout(context.Background(), c.drain)
-	defer cancel()
 	socket, err := server.Keep(ln)
 	if err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), c.drain)
+		defer cancel()
 		return errors.Join(err, sup.Close(ctx))
 	}
-	stopped := make(chan error, 1)
-	go func() { stopped <- srv.Shutdown(ctx) }()
-	err = errors.Join(sup.Leave(ctx), <-stopped)
-	runner.Disconnect()
-	if err != nil {
+	if err := c.leave(srv, sup, runner); err != nil {
 		return err
 	}
 	if err := pass(socket, ourName); err != nil {
@@ -90,6 +124,17 @@ func (c *config) succeed(srv *server.Server, sup *supervisor.Supervisor, ln net.
 	}
 	err = unix.Exec(c.program, os.Args, os.Environ())
 	return fmt.Errorf("execute %s: %w", c.program, err)
+}
+
+// leave leaves everything that lives to the runner, which holds it for a while.
+func (c *config) leave(srv *server.Server, sup *supervisor.Supervisor, runner *runner) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.drain)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- srv.Shutdown(ctx) }()
+	err := errors.Join(sup.Leave(ctx), <-stopped)
+	runner.Disconnect()
+	return err
 }
 
 // pass has the program that this process executes next take the socket over.
