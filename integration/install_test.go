@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"io/fs"
 	"os"
@@ -92,8 +93,16 @@ func TestInstall(t *testing.T) {
 		t.Errorf("the operator's ceiling: %q %v", text, err)
 	}
 	// What somebody else has put there is not ours to remove, and is told.
-	if out := do("install", "uninstall"); !strings.Contains(out, "/etc/stockade/policy/ has something that was not installed") {
+	out := do("install", "uninstall")
+	if !strings.Contains(out, "/etc/stockade/policy/ has something that was not installed") || strings.Count(out, "was changed, and stays") != 1 ||
+		!strings.Contains(out, "/etc/stockade/ceiling.json was changed, and stays") {
 		t.Errorf("uninstalled: %s", out)
+	}
+	if text, err := os.ReadFile(ceiling); err != nil || string(text) != "{}\n" {
+		t.Errorf("the operator's ceiling: %q %v", text, err)
+	}
+	if _, err := os.Stat(filepath.Join(dest, "etc/stockade/stockaded.json")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("settings that nobody has changed: %v", err)
 	}
 	if err := os.Remove(ours); err != nil {
 		t.Fatal(err)

@@ -235,7 +235,7 @@ func TestRecording(t *testing.T) {
 	if err := os.Rename(name, name+".tmp"); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := fsck(); err == nil || !strings.Contains(string(out), "missing_dependency") || !strings.Contains(string(out), sha) {
+	if out, err := fsck(); err == nil || !strings.Contains(string(out), "missing_cas_dependency") || !strings.Contains(string(out), sha) {
 		t.Errorf("without the recording: %v: %s", err, out)
 	}
 	if err := os.Rename(name+".tmp", name); err != nil {
