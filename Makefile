@@ -1,5 +1,5 @@
 # An index: each target is a line one could type. `make run` and `make test` need
-# nothing but Go and root on Debian 12; setup installs what is missing.
+# nothing but make, git, Go and root on Debian 12; setup installs what is missing.
 
 GO      ?= go
 BIN     := build/bin

@@ -329,7 +329,11 @@ func newPlaces(t *testing.T, socket, sibling string) *places {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { abstract.Close() })
-	// The door is open for everybody, so that who is turned away is turned away by us.
+	// The door is open for everybody, so that who is turned away is turned away by us. Where there is a group of ours it is the
+	// socket's, and a file of a group that a session does not know is closed to it.
+	if err := os.Lchown(socket, 0, 0); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Link(socket, filepath.Join(p.work, "door")); err != nil {
 		t.Fatal(err)
 	}

@@ -101,6 +101,13 @@ func initPolicy(bin, dir string) error {
 // startWithin is startIn with the daemon in other namespaces.
 func startWithin(t testing.TB, bin string, within func(func() error) error, args ...string) *testbox.Daemon {
 	t.Helper()
+	return startWith(t, bin, testbox.Options{Args: args, Within: within})
+}
+
+// startWith is start with all that can be said.
+func startWith(t testing.TB, bin string, o testbox.Options) *testbox.Daemon {
+	t.Helper()
+	o.Env = append(o.Env, "CANARY=of-the-daemon")
 	dir, err := os.MkdirTemp("", "stockade-")
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +116,7 @@ func startWithin(t testing.TB, bin string, within func(func() error) error, args
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	d, err := testbox.Start(bin, dir, testbox.Options{Args: args, Env: []string{"CANARY=of-the-daemon"}, Within: within})
+	d, err := testbox.Start(bin, dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}

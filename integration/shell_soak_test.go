@@ -2,6 +2,7 @@ package integration
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestShellsMany(t *testing.T) {
 		s.close("force")
 	}
 	round()
-	terminals, descriptors := terminalsOf(t), descriptorsOf(t, d)
+	terminals, descriptors := terminalsOf(t, d), descriptorsOf(t, d)
 	for range shells / 2 { // until as much is in view as there may be
 		round()
 	}
@@ -48,24 +49,45 @@ func TestShellsMany(t *testing.T) {
 			t.Fatalf("%+v, %v", r, err)
 		}
 	}
+	if now := terminalsOf(t, d); now <= terminals {
+		t.Errorf("%d ends of terminals with a shell, %d before", now, terminals)
+	}
 	s.close("force")
-	eventually(t, "no terminal is left", func() bool { return terminalsOf(t) <= terminals })
+	eventually(t, "no terminal is left", func() bool { return terminalsOf(t, d) <= terminals })
 	eventually(t, "no descriptor is left", func() bool { return descriptorsOf(t, d) <= descriptors+3 })
 	if now := memoryOf(t, d); now > memory+mostGrowth || now > mostMemory {
 		t.Errorf("the daemon came to have %d MiB, and had %d", now>>20, memory>>20)
 	}
 }
 
-func terminalsOf(t *testing.T) int {
-	b, err := os.ReadFile("/proc/sys/kernel/pty/nr")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil {
-		t.Fatal(err)
+// terminalsOf are the ends of terminals that daemon and runner have, and everything that the runner has started.
+func terminalsOf(t *testing.T, d *testbox.Daemon) (n int) {
+	t.Helper()
+	for _, pid := range append(family(d.Runner()), d.PID()) {
+		dir := "/proc/" + strconv.Itoa(pid) + "/fd"
+		list, _ := os.ReadDir(dir) // it may have ended
+		for _, fd := range list {
+			if to, err := os.Readlink(dir + "/" + fd.Name()); err == nil && (strings.HasPrefix(to, "/dev/pts/") || to == "/dev/ptmx") {
+				n++
+			}
+		}
 	}
 	return n
+}
+
+// family is a process and its descendants.
+func family(pid int) []int {
+	all := []int{pid}
+	tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	for _, file := range tasks {
+		b, _ := os.ReadFile(file)
+		for child := range strings.FieldsSeq(string(b)) {
+			if n, err := strconv.Atoi(child); err == nil {
+				all = append(all, family(n)...)
+			}
+		}
+	}
+	return all
 }
 
 // descriptorsOf are those of daemon and runner.

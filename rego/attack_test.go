@@ -187,6 +187,8 @@ var attacks = []attack{
 	{"a signal that is none", api.OpSessionSignal, `{"session_id":"s1","signal":"PWR"}`, 1000, 1000, ""},
 	{"a signal to somebody else's", api.OpSessionSignal, `{"session_id":"s1","signal":"TERM"}`, 1001, 1000, ""},
 	{"everybody out", api.OpDrain, `{}`, 1000, 1000, ""},
+	{"everybody's log", api.OpLogLevel, `{"level":"debug"}`, 1000, 1000, ""},
+	{"how it was set up", api.OpSettings, `{}`, 1000, 1000, ""},
 	{"what everybody has", api.OpQuiescence, `{}`, 1000, 1000, ""},
 }
 
@@ -201,7 +203,7 @@ func TestAttacks(t *testing.T) {
 			undecoded++
 			continue
 		}
-		if a.op != api.OpSessionOpen && a.op != api.OpDrain && a.op != api.OpQuiescence {
+		if a.op != api.OpSessionOpen && !strings.HasPrefix(string(a.op), "admin.") {
 			in.Session = session
 		}
 		if in.Request.Validate() != nil {

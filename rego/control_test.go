@@ -99,7 +99,7 @@ func TestLibraryAnswersEverything(t *testing.T) {
 		api.OpIntentList, api.OpIntentFrames, api.OpBlobPut, api.OpBlobGet, api.OpReceiptGet, api.OpReceiptList,
 		api.OpCheckpoint, api.OpDecide, api.OpHostInfo, api.OpQuiescence, api.OpSnapshot, api.OpAudit, api.OpDrain, api.OpCapabilities,
 		api.OpSessionNarrow, api.OpWorkspaceDiff, api.OpWorkspaceCommit, api.OpWorkspaceDiscard,
-		api.OpPolicyStatus, api.OpPolicyPreview, api.OpPolicyActivate,
+		api.OpPolicyStatus, api.OpPolicyPreview, api.OpPolicyActivate, api.OpSettings, api.OpLogLevel,
 	} {
 		ref, ok := rego.Entrypoint(op)
 		if !ok {

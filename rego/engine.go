@@ -110,7 +110,8 @@ var ops = map[api.Op]string{
 
 	api.OpSessionForward: Signal,
 
-	api.OpDrain: Signal,
+	api.OpDrain:    Signal,
+	api.OpLogLevel: Signal,
 
 	api.OpPolicyActivate: Signal,
 
@@ -163,6 +164,7 @@ var ops = map[api.Op]string{
 	api.OpQuiescence:     Read,
 	api.OpSnapshot:       Read,
 	api.OpAudit:          Read,
+	api.OpSettings:       Read,
 
 	api.OpPolicyStatus:  Read,
 	api.OpPolicyPreview: Read,

@@ -159,6 +159,20 @@ func (s *Supervisor) refusePolicy(r *api.PolicyRefusal, by api.Principal) {
 	s.recordRefusal(s.ctx, r, by)
 }
 
+// RefuseReload says that a configuration was not taken up: in the log, and as an event of the supervisor's own user. why is for
+// people, and journaled: it holds nothing that could let somebody in somewhere.
+func (s *Supervisor) RefuseReload(trigger string, why error) {
+	s.log.Error("the configuration is refused, and nothing has changed", "trigger", trigger, "error", why)
+	if !s.admission.enter() {
+		return // it is told by the log alone
+	}
+	defer s.admission.leave()
+	record := &ledger.Reload{Header: ledger.At(s.now()), Principal: ownPrincipal(), Trigger: trigger, Message: short(why.Error())}
+	if _, err := s.record(s.ctx, s.journal.Append, record); err != nil {
+		s.log.Error("configuration", "error", err)
+	}
+}
+
 func (s *Supervisor) recordRefusal(ctx context.Context, r *api.PolicyRefusal, by api.Principal) {
 	record := &ledger.Policy{
 		Header: ledger.At(time.Unix(0, r.AtNS)), State: ledger.PolicyRefused, Trigger: r.Trigger, Principal: by,

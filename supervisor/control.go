@@ -2,8 +2,10 @@ package supervisor
 
 import (
 	"context"
+	"log/slog"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stockade-dev/stockade/internal/failpoint"
@@ -356,3 +358,24 @@ func actDrain(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Erro
 	}
 	return api.Payload{Control: r}, nil
 }
+
+// admin.log.level
+
+// actLogLevel has the log say more or less from here on. It is a state of the process, as draining is.
+func actLogLevel(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Error) {
+	if s.level == nil {
+		return failedControl(api.CodeLogFixed, ""), api.Errorf(api.CodeLogFixed, "the level of this supervisor's log does not change")
+	}
+	before := s.level.Level()
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.req.Log.Level)); err != nil {
+		return failedControl(api.CodeInvalidParams, ""), api.Errorf(api.CodeInvalidParams, "%v", err)
+	}
+	s.level.Set(level)
+	// By whom is said at a level at which every log says it.
+	s.log.Log(context.Background(), max(level, before, slog.LevelInfo), "the log has another level", "level", levelName(level), "previous", levelName(before), "uid", c.req.Principal.UID)
+	return api.Payload{Control: &api.ControlResult{Status: api.ControlSet, LogLevel: levelName(level), Previous: levelName(before)}}, nil
+}
+
+// levelName is a level as the interface says it.
+func levelName(l slog.Level) string { return strings.ToLower(l.String()) }

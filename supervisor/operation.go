@@ -65,6 +65,7 @@ var operations = map[api.Op]operation{
 	api.OpApprove:          {admitVerdict, planVerdict, nothing, actVerdict, nil, failedVerdict},
 	api.OpDeny:             {admitVerdict, planVerdict, nothing, actVerdict, nil, failedVerdict},
 	api.OpDrain:            {noRefusal, noRefusal, nothing, actDrain, nil, failedControl},
+	api.OpLogLevel:         {noRefusal, noRefusal, nothing, actLogLevel, nil, failedControl},
 	api.OpPolicyActivate:   {noRefusal, noRefusal, nothing, actActivate, nil, failedActivate},
 	api.OpBlobPut:          {admitBlob, noRefusal, nothing, actBlob, nil, failedBlob},
 }

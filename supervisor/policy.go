@@ -130,6 +130,32 @@ func (p *Policies) Choose(ctx context.Context, state string, log *slog.Logger) (
 	return first.policy.Close, nil
 }
 
+// Examine reports why a supervisor of the state directory could not begin with this policy. Nothing comes of it. Where the policy is
+// read from the same place as before, what was active goes on, and there is nothing to look at.
+func (p *Policies) Examine(ctx context.Context, state string) error {
+	store, err := openStore(state)
+	if err != nil {
+		return err
+	}
+	last, err := store.Active()
+	if err != nil {
+		return err
+	}
+	if last.Digest != "" && !last.Over && last.Source == p.Source {
+		return nil
+	}
+	p.served = Operations()
+	b, fault := p.read(last)
+	if fault == nil {
+		var policy Policy
+		if policy, fault = p.ready(ctx, b, b.Files != last.Files); fault == nil {
+			policy.Close()
+			return nil
+		}
+	}
+	return fmt.Errorf("policy: %s", fault.Message)
+}
+
 func openStore(state string) (*bundle.Store, error) {
 	if err := durable.PrivateDir(state); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)

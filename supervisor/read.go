@@ -20,6 +20,7 @@ var reads = []api.Op{
 	api.OpBlobGet, api.OpReceiptGet, api.OpReceiptList, api.OpCheckpoint, api.OpDecide, api.OpHostInfo,
 	api.OpApprovalGet, api.OpApprovalList,
 	api.OpQuiescence, api.OpSnapshot, api.OpAudit, api.OpWorkspaceDiff, api.OpCapabilities, api.OpPolicyStatus, api.OpPolicyPreview,
+	api.OpSettings,
 }
 
 // page is how many elements a list returns when the caller does not say.
@@ -224,6 +225,18 @@ func (s *Supervisor) inFlight(own *call) *api.Quiescence {
 	}
 	q.Quiet = len(q.Intents) == 0
 	return q
+}
+
+// Settings says how the supervisor was set up, and what of it holds by now.
+func (s *Supervisor) Settings(ctx context.Context, req *api.Request) (*api.Settings, *api.Receipt, error) {
+	if denial, err := s.permitRead(req, nil); denial != nil || err != nil {
+		return nil, denial, err
+	}
+	told := s.settings
+	if s.level != nil {
+		told.LogLevel = levelName(s.level.Level())
+	}
+	return &told, nil, nil
 }
 
 // Snapshot says what the journal amounts to now.

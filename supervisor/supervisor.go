@@ -36,7 +36,10 @@ type Config struct {
 	Version  string          // of this build, for records and host.info
 	Ripgrep  *os.File        // the program that file workers may have search, as filetool/ripgrep.Program gives it; nil is none. It stays the caller's
 
-	Log     *slog.Logger        // nil means slog.Default
+	Log      *slog.Logger   // nil means slog.Default
+	LogLevel *slog.LevelVar // of Log; nil: it does not change
+	Settings api.Settings   // how all this was set up, to be told to whoever may ask
+
 	Secrets *telemetry.Redactor // of the log: it is told what is in use
 	Metrics *telemetry.Metrics  // nil counts where nobody looks
 	Traces  *telemetry.Traces   // nil makes no spans
@@ -108,6 +111,8 @@ type Supervisor struct {
 	version  string
 	ripgrep  *os.File
 	log      *slog.Logger
+	level    *slog.LevelVar
+	settings api.Settings
 	secrets  *telemetry.Redactor
 	metrics  *telemetry.Metrics
 	traces   *telemetry.Traces
@@ -150,6 +155,8 @@ func New(ctx context.Context, cfg Config) (*Supervisor, error) {
 		version:  cfg.Version,
 		ripgrep:  cfg.Ripgrep,
 		log:      cmp.Or(cfg.Log, slog.Default()),
+		level:    cfg.LogLevel,
+		settings: cfg.Settings,
 		secrets:  cfg.Secrets,
 		metrics:  cfg.Metrics,
 		traces:   cfg.Traces,

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -30,6 +31,7 @@ type bundlePart struct {
 type bundleOptions struct {
 	out, log string
 	lines    int
+	deep     bool
 	verify   verifyOptions
 }
 
@@ -39,13 +41,15 @@ func (c *cli) supportBundleCommand() *cobra.Command {
 		Use:   "support-bundle [flags]",
 		Short: "Collect what helps to find a fault, without anybody's secrets",
 		Long: `support-bundle writes a .tar.gz with versions, layers, what can be asked for, digests of the policy, what is in
-flight, and how many receipts there are with which outcome and code; with --state what the journal's
-verification found, with --log the last lines of a log. manifest.json says what is in it, why,
-and what could not be had.
+flight, how many receipts there are with which outcome and code, how the supervisor was set up, its metrics,
+and the control groups with their ceilings; with --state what the verification of the journal, its
+replay and the check of the blobs found; and the last lines of the log. manifest.json says what is in it,
+why, and what could not be had.
 
-No receipt, command, environment, path of a session, policy, blob or key is in it. Of a line of the
-log it has the time, the level and the message, which is the program's own text, and the names of
-the rest. Look at it before it is sent.`,
+No receipt, command, environment, path of a session, policy, blob or key is in it. Of a setting it has words and
+numbers, of a path whether it is the usual one, and of what could hold a credential that it is set. Of a
+line of the log it has the time, the level and the message, which is the program's own text, and the
+names of the rest. Look at it before it is sent.`,
 		Example: `  stockade support-bundle -o fault.tar.gz
   stockade support-bundle -o fault.tar.gz --state /var/lib/stockade --log /var/log/stockade/stockaded.log`,
 		Args: arguments(cobra.NoArgs),
@@ -54,7 +58,8 @@ the rest. Look at it before it is sent.`,
 	cmd.Flags().StringVarP(&o.out, "output", "o", "stockade-support.tar.gz", "FILE to write; it must not exist")
 	cmd.Flags().StringVar(&o.verify.state, "state", "", "the supervisor's state directory, where it can be read")
 	cmd.Flags().StringVar(&o.verify.key, "key", "", "public key of the journal (default: journal/key.pub in the state directory)")
-	cmd.Flags().StringVar(&o.log, "log", "", "FILE with the supervisor's log")
+	cmd.Flags().BoolVar(&o.deep, "deep", false, "read every blob, and compare it with its name")
+	cmd.Flags().StringVar(&o.log, "log", "", "FILE with the supervisor's log; without it the service manager's (journalctl), where there is one")
 	cmd.Flags().IntVar(&o.lines, "lines", 500, "how many of the last lines of it")
 	return cmd
 }
@@ -89,13 +94,20 @@ func (c *cli) bundleParts(o *bundleOptions) []*bundlePart {
 		}},
 		{Name: "outcomes.json", Why: "how many receipts there are with which outcome and code", make: c.bundledOutcomes},
 	}
+	unnamed := func(context.Context) (any, error) { return nil, errors.New("say --state DIR where it can be read") }
+	verify, check := unnamed, unnamed
 	if o.verify.state != "" {
-		parts = append(parts, &bundlePart{Name: "journal.json", Why: "what the verification of the journal found", make: func(context.Context) (any, error) { return c.verified(&o.verify, nil) }})
+		verify = func(context.Context) (any, error) { return c.verified(&o.verify, nil) }
+		check = func(ctx context.Context) (any, error) { return c.bundledCheck(ctx, o) }
 	}
-	if o.log != "" {
-		parts = append(parts, &bundlePart{Name: "log.json", Why: "what the supervisor said last", make: func(context.Context) (any, error) { return lastLines(o.log, o.lines) }})
-	}
-	return parts
+	return append(parts,
+		&bundlePart{Name: "configuration.json", Why: "how the supervisor was set up: words and numbers, and of the rest that it is set", make: c.bundledSettings},
+		&bundlePart{Name: "metrics.txt", Why: "what the supervisor counts", make: c.bundledMetrics},
+		&bundlePart{Name: "cgroups.json", Why: "which control groups there are, and the ceilings on ours", make: func(context.Context) (any, error) { return readGroups("/proc") }},
+		&bundlePart{Name: "journal.json", Why: "what the verification of the journal found", make: verify},
+		&bundlePart{Name: "fsck.json", Why: "what the replay of the journal and the check of the blobs found, by code", make: check},
+		&bundlePart{Name: "log.json", Why: "what the supervisor said last", make: func(ctx context.Context) (any, error) { return bundledLog(ctx, o) }},
+	)
 }
 
 func (c *cli) bundledPolicy(ctx context.Context) (any, error) {
@@ -150,22 +162,14 @@ var (
 	logName = regexp.MustCompile(` ([a-z_.]+)=(?:"(?:[^"\\]|\\.)*"|\S*)`)
 )
 
-// lastLines is what of the last lines of a log in the text form can be shown.
-func lastLines(name string, n int) (any, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	const behind = 4 << 20
-	if info, err := f.Stat(); err == nil && info.Size() > behind {
-		if _, err := f.Seek(-behind, io.SeekEnd); err != nil {
-			return nil, err
-		}
-	}
+// logBehind is how much of a log is looked at, from its end.
+const logBehind = 4 << 20
+
+// shownLines is what of the last lines of a log in the text form can be shown.
+func shownLines(log io.Reader, n int) (any, error) {
 	kept, other := []string{}, 0
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, behind)
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, logBehind)
 	for lines.Scan() {
 		m := logLine.FindStringSubmatch(lines.Text())
 		if m == nil {
@@ -187,9 +191,13 @@ func (c *cli) supportBundle(ctx context.Context, o *bundleOptions) error {
 	files := map[string][]byte{}
 	parts := c.bundleParts(o)
 	for _, p := range parts {
-		v, err := p.make(ctx)
+		within, cancel := context.WithTimeout(ctx, partLimit)
+		v, err := p.make(within)
+		cancel()
 		var content bytes.Buffer
-		if err == nil {
+		if text, ok := v.(verbatim); ok {
+			content.Write(text)
+		} else if err == nil {
 			err = document(&content, v)
 		}
 		if err != nil {

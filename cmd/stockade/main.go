@@ -104,7 +104,7 @@ exactly that, runs commands in it, and answers with receipts.
 		"work":    {c.runCommand(), c.openCommand(), c.execCommand(), c.shellCommand(), c.forwardCommand(), c.fsCommand(), c.cpCommand(), c.toolsCommand(), c.mcpCommand(), c.diffCommand(), c.commitCommand(), c.discardCommand(), c.closeCommand(), c.lsCommand(), c.showCommand(), c.blobCommand()},
 		"control": {c.psCommand(), c.topCommand(), c.logsCommand(), c.waitCommand(), c.inputCommand(), c.signalCommand(), c.cancelCommand(), c.stopCommand(), c.pauseCommand(), c.resumeCommand(), c.modifyCommand(), c.approvalsCommand(), c.narrowCommand(), c.rmCommand()},
 		"proof":   {c.eventsCommand(), c.intentsCommand(), c.framesCommand(), c.receiptsCommand(), c.auditCommand(), c.snapshotCommand(), c.replayCommand(), c.fsckCommand(), c.backupCommand()},
-		"place":   {c.policyCommand(), c.doctorCommand(), c.quiescenceCommand(), c.drainCommand(), c.supportBundleCommand(), c.versionCommand()},
+		"place":   {c.policyCommand(), c.doctorCommand(), c.quiescenceCommand(), c.drainCommand(), c.logLevelCommand(), c.supportBundleCommand(), c.versionCommand()},
 	} {
 		for _, cmd := range commands {
 			cmd.GroupID = group

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,6 +105,57 @@ func (c *cli) drain(ctx context.Context, undo bool) error {
 		return errors.New("drain: the receipt has no result")
 	}
 	_, err = fmt.Fprintln(c.stdout, r.Payload.Control.Status)
+	return err
+}
+
+func (c *cli) logLevelCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "log-level [debug|info|warn|error]",
+		Short: "Say which level the supervisor's log has, or give it another",
+		Long: `log-level says from which level on the supervisor writes its log, and with a level gives it that one: at
+once, under everything that runs, with a receipt. It is for the administrators that the policy names. The next
+start of the supervisor, and the next time it reads its configuration, have the level that stands there again.`,
+		Example: `  stockade log-level
+  stockade log-level debug
+  stockade log-level info`,
+		Args:      arguments(cobra.MaximumNArgs(1)),
+		ValidArgs: api.LogLevels,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return c.tellLogLevel(cmd.Context())
+			}
+			return c.setLogLevel(cmd.Context(), args[0])
+		},
+	}
+}
+
+func (c *cli) tellLogLevel(ctx context.Context) error {
+	s, err := c.client().Settings(ctx)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return document(c.stdout, map[string]string{"log_level": s.LogLevel})
+	}
+	_, err = fmt.Fprintln(c.stdout, s.LogLevel)
+	return err
+}
+
+func (c *cli) setLogLevel(ctx context.Context, level string) error {
+	if !slices.Contains(api.LogLevels, level) {
+		return usage("log-level %q: want one of %s", level, strings.Join(api.LogLevels, ", "))
+	}
+	r, err := c.client().LogLevel(ctx, api.LogLevel{Level: level})
+	if err != nil {
+		return err
+	}
+	if err := c.answer(r); err != nil || c.json {
+		return err
+	}
+	if r.Payload.Control == nil {
+		return errors.New("log-level: the receipt has no result")
+	}
+	_, err = fmt.Fprintf(c.stdout, "%s (was %s)\n", r.Payload.Control.LogLevel, r.Payload.Control.Previous)
 	return err
 }
 

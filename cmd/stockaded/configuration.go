@@ -16,6 +16,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
 // configurationLimit is more than anybody writes by hand.
@@ -54,12 +56,37 @@ func parseConfiguration(text []byte, fresh func() *pflag.FlagSet) ([]setting, er
 		}
 		values, err := valuesOf(flag, value)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, quoting(flag, err)
 		}
 		settings = append(settings, setting{name, values})
 	}
 	slices.SortFunc(settings, func(a, b setting) int { return strings.Compare(a.Name, b.Name) })
 	return settings, applySettings(flags, settings, nil)
+}
+
+// inOrder refuses what no flag means, although its type has it: less than nothing, and a word that is none.
+func inOrder(flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		switch f.Value.Type() {
+		case "int", "int64", "duration":
+			if strings.HasPrefix(f.Value.String(), "-") && err == nil {
+				err = fmt.Errorf("%s: %s is less than nothing", f.Name, f.Value)
+			}
+		}
+	})
+	live := flags.Lookup("policy-live").Value.String()
+	if err == nil && !slices.Contains([]string{"", api.LiveKeep, api.LiveNarrow, api.LiveTerminate}, live) {
+		err = fmt.Errorf("policy-live: %q is neither keep, narrow nor terminate", live)
+	}
+	return err
+}
+
+// quoting is an error about a setting. What is wrong with a value quotes it, and some are nobody's to read in a log.
+func quoting(flag *pflag.Flag, err error) error {
+	if kindOf(flag) == api.SettingEndpoint {
+		return fmt.Errorf("%s: not a value that it takes, and not quoted", flag.Name)
+	}
+	return fmt.Errorf("%s: %w", flag.Name, err)
 }
 
 // valuesOf is what a member says, as its flag would have it on a command line: of numbers the digits.
@@ -101,14 +128,17 @@ func applySettings(flags *pflag.FlagSet, settings []setting, keep func(name stri
 			continue
 		}
 		flag := flags.Lookup(s.Name)
+		if err := flags.SetAnnotation(s.Name, byFile, []string{}); err != nil {
+			return err
+		}
 		if list, ok := flag.Value.(pflag.SliceValue); ok {
 			if err := list.Replace(s.Values); err != nil {
-				return fmt.Errorf("%s: %w", s.Name, err)
+				return quoting(flag, err)
 			}
 			continue
 		}
 		if err := flag.Value.Set(s.Values[0]); err != nil {
-			return fmt.Errorf("%s: %w", s.Name, err)
+			return quoting(flag, err)
 		}
 	}
 	return nil

@@ -70,9 +70,13 @@ SIGUSR1 has it look whether there is another policy, as stockade policy activate
 			if err := configure(cmd, c.config); err != nil {
 				return err
 			}
+			if err := inOrder(cmd.Flags()); err != nil {
+				return err
+			}
 			if err := c.become(); err != nil {
 				return err
 			}
+			c.told = settingsOf(cmd.Flags(), os.Environ())
 			c.program, c.args = program(), os.Args[1:]
 			loosen()
 			collectLess()

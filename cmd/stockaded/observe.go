@@ -23,13 +23,15 @@ type observed struct {
 	traces  *telemetry.Traces
 	scrapes *http.Server // nil when nobody may
 	log     *slog.Logger
+	level   slog.LevelVar
 	closing sync.Once
 }
 
 // observe opens the log, and what else the flags ask for. Whoever calls it closes it.
 func (c *config) observe(stderr io.Writer) (*observed, *slog.Logger, error) {
 	o := &observed{metrics: telemetry.New()}
-	log, err := telemetry.NewLog(stderr, c.logLevel, c.logFormat, &o.secrets)
+	o.level.Set(c.logLevel)
+	log, err := telemetry.NewLog(stderr, &o.level, c.logFormat, &o.secrets)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/stockade-dev/stockade/internal/filetool/ripgrep"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/telemetry"
 )
@@ -24,7 +27,7 @@ var lasting = []struct {
 
 // reread looks whether the successor can take what it is going to be told, by the same command line and by the files that this names as they
 // are now. It looks at all of that before anything is given up, and changes nothing.
-func (c *config) reread() error {
+func (c *config) reread(ctx context.Context) error {
 	var next config
 	cmd := &cobra.Command{Use: "stockaded"}
 	cmd.Flags().AddFlagSet(next.flags())
@@ -32,6 +35,9 @@ func (c *config) reread() error {
 		return err
 	}
 	if err := configure(cmd, next.config); err != nil {
+		return err
+	}
+	if err := inOrder(cmd.Flags()); err != nil {
 		return err
 	}
 	var changed []string
@@ -49,9 +55,33 @@ func (c *config) reread() error {
 	if _, err := sandbox.LoadCeiling(next.ceiling); err != nil {
 		return err
 	}
-	if _, err := next.policySource(next.state); err != nil {
+	if _, err := next.watched(); err != nil {
 		return err
 	}
-	_, err := next.watched()
-	return err
+	if err := telemetry.CheckEndpoint(next.traces); err != nil {
+		return err
+	}
+	if next.metrics != "" && next.metrics != c.metrics { // ours are in the way of themselves
+		ln, err := listenForScrapes(next.metrics)
+		if err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+		ln.Close()
+	}
+	if next.ripgrep != "" {
+		program, _, err := ripgrep.Program(ctx, next.ripgrep)
+		if err != nil {
+			return err
+		}
+		program.Close()
+	}
+	state, err := filepath.Abs(next.state)
+	if err != nil {
+		return err
+	}
+	source, err := next.policySource(state)
+	if err != nil {
+		return err
+	}
+	return source.Examine(ctx, state)
 }

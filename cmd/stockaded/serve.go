@@ -18,6 +18,7 @@ import (
 	"github.com/stockade-dev/stockade/internal/filetool/ripgrep"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor"
+	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/client"
 	"github.com/stockade-dev/stockade/supervisor/server"
 )
@@ -47,6 +48,7 @@ type config struct {
 	policyWorkers                    int
 	policyTime                       time.Duration
 	defaults                         supervisor.Defaults
+	told                             api.Settings // of all this, to whoever may ask
 }
 
 // serve runs the supervisor until ctx ends, and returns when nothing of it is left.
@@ -110,6 +112,7 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 
 	sup, err := supervisor.New(ctx, supervisor.Config{
 		State: state, Policies: source, Ceiling: ceiling, Launcher: runner, Defaults: c.defaults, Version: version, Ripgrep: search, Log: log,
+		LogLevel: &seen.level, Settings: c.told,
 		Secrets: &seen.secrets, Metrics: seen.metrics, Traces: seen.traces,
 	})
 	if err != nil {
@@ -157,8 +160,8 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	for stop := false; !stop; {
 		select {
 		case <-upgrade:
-			if err := c.ready(); err != nil {
-				log.Error("no successor: going on as before", "error", err)
+			if err := c.ready(ctx); err != nil {
+				sup.RefuseReload(supervisor.TriggerSignal, err)
 				continue
 			}
 			notify("RELOADING=1\nMONOTONIC_USEC=" + monotonic())

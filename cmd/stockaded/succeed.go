@@ -53,14 +53,17 @@ func program() string {
 	return path
 }
 
+// readyLimit is how long looking may take: the tests of a policy from elsewhere are run.
+const readyLimit = time.Minute
+
 // ready asks the program that is going to succeed us whether it can run at all, and looks at what it is going to read.
-func (c *config) ready() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+func (c *config) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, c.program, "--version").CombinedOutput(); err != nil {
 		return fmt.Errorf("%s --version: %w: %.200s", c.program, err, out)
 	}
-	if err := c.reread(); err != nil {
+	if err := c.reread(ctx); err != nil {
 		return fmt.Errorf("read again: %w", err)
 	}
 	return nil

@@ -132,6 +132,59 @@ func TestFailuresAtEachStep(t *testing.T) {
 	t.Logf("%d failures", steps)
 }
 
+// R204: a change that fails in the middle, and of which a step back fails too (a directory that has become read-only, a disk that reads only).
+// It is said, and whoever uses a tool next finds all of it as it was.
+func TestFailuresOfSteppingBack(t *testing.T) {
+	patch, before, _ := manyFiles(7)
+	stuck := 0
+	for failing := 1; ; failing++ { // which change fails
+		for n := 1; ; n++ { // which step back
+			changes, backs, failed := 0, 0, false
+			b := newFastBox(t, file.Caps{}, func(c *Config) {
+				c.hook = func(step string) error {
+					switch step {
+					case "rename", "take":
+						if changes++; changes == failing {
+							failed = true
+							return unix.EIO
+						}
+					case "back":
+						if backs++; backs == n {
+							return unix.EACCES
+						}
+					}
+					return nil
+				}
+			})
+			b.fill(before)
+			whole := b.state()
+			o := b.applyPatch(patch).Outcome
+			if !failed {
+				if failing < 3 || stuck == 0 {
+					t.Fatalf("%d changes, %d steps back", failing, stuck)
+				}
+				return
+			}
+			if backs < n {
+				break
+			}
+			stuck++
+			if o.Status != file.Error || !strings.Contains(o.Message, "could not be undone") {
+				t.Errorf("change %d, step back %d: %+v", failing, n, o)
+			}
+			if difference(b.state(), whole) == "" {
+				t.Errorf("change %d, step back %d: nothing is left to undo", failing, n)
+			}
+			b.config.hook = nil
+			b.readFile(file.Read{Target: at("untouched")})
+			b.globFor(file.Glob{Target: at("/"), Pattern: "**"})
+			if d := difference(b.state(), whole); d != "" {
+				t.Errorf("change %d, step back %d: not as before\n%s", failing, n, d)
+			}
+		}
+	}
+}
+
 // names are the files that are not ours: old contents whose removal failed are left to the next use.
 func names(m map[string]string) map[string]string {
 	out := files(m)

@@ -56,7 +56,7 @@ operations := {
 
 # METADATA
 # title: The operations that show what is everybody's
-administration := {"admin.quiescence", "admin.snapshot", "admin.receipts", "admin.policy.status", "admin.policy.preview"}
+administration := {"admin.quiescence", "admin.snapshot", "admin.receipts", "admin.policy.status", "admin.policy.preview", "admin.settings"}
 
 op := object.get(input, ["request", "op"], "")
 

@@ -59,7 +59,7 @@ on_more := {"host.process.stop"} | administration
 
 # METADATA
 # title: The operations that concern everybody
-administration := {"admin.drain", "admin.policy.activate"}
+administration := {"admin.drain", "admin.log.level", "admin.policy.activate"}
 
 # METADATA
 # title: What the operation is about is there, with the grant that bounds it
@@ -89,6 +89,11 @@ present if {
 present if {
 	op == "admin.drain"
 	input.request.drain
+}
+
+present if {
+	op == "admin.log.level"
+	input.request.log
 }
 
 present if {

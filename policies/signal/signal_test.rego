@@ -40,6 +40,8 @@ stopping_in_session := {
 	"session": session,
 }
 
+logging(uid) := {"request": {"op": "admin.log.level", "principal": {"uid": uid}, "log": {"level": "debug"}}}
+
 draining(uid) := {"request": {"op": "admin.drain", "principal": {"uid": uid}, "drain": {}}}
 
 activating(uid) := {"request": {"op": "admin.policy.activate", "principal": {"uid": uid}, "activate": {}}}
@@ -156,6 +158,12 @@ test_only_an_administrator_activates_a_policy if {
 	allowed(activating(0))
 	codes(activating(1000)) == {"operation_not_allowed"}
 	codes(json.remove(activating(0), ["/request/activate"])) == {"operation_not_allowed"}
+}
+
+test_only_an_administrator_changes_the_log if {
+	allowed(logging(0))
+	codes(logging(1000)) == {"operation_not_allowed"}
+	codes(json.remove(logging(0), ["/request/log"])) == {"operation_not_allowed"}
 }
 
 test_data_names_the_administrators if {

@@ -222,6 +222,7 @@ func TestEvalControl(t *testing.T) {
 		{"intent.list", `{}`, 0},
 		{"admin.quiescence", `{}`, 1},
 		{"admin.drain", `{}`, 1},
+		{"admin.log.level", `{"level": "debug"}`, 1},
 		{"host.process.kill", `{}`, 2},
 	} {
 		out, code := run(t, Options{}, "eval", "--uid", "1000", "--op", row.op, "--session", session, "--process", process, "--request", write(t, "body.json", row.body))

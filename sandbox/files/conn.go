@@ -164,7 +164,7 @@ func (c *Conn) ask(ctx context.Context, kind byte, body any, content ...*os.File
 	c.calls[id] = answer
 	c.mu.Unlock()
 	if err := c.send(kind, id, body, content...); err != nil {
-		c.forget(id)
+		c.forget(id, answer)
 		return reply{}, err
 	}
 	select {
@@ -174,7 +174,7 @@ func (c *Conn) ask(ctx context.Context, kind byte, body any, content ...*os.File
 		}
 		return r, nil
 	case <-ctx.Done():
-		c.forget(id)
+		c.forget(id, answer)
 		// If this fails the worker is gone, and the request with it.
 		_ = c.send(kindCancel, id, nil)
 		return reply{}, context.Cause(ctx)
@@ -199,9 +199,8 @@ func (c *Conn) send(kind byte, id uint64, body any, content ...*os.File) error {
 }
 
 // forget gives up a call, and what came for it meanwhile.
-func (c *Conn) forget(id uint64) {
+func (c *Conn) forget(id uint64, answer <-chan reply) {
 	c.mu.Lock()
-	answer := c.calls[id]
 	delete(c.calls, id)
 	c.mu.Unlock()
 	select {

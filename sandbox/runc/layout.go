@@ -81,18 +81,10 @@ func (l *layout) close() {
 	l.attach = nil
 }
 
-// mounts adds host paths of the caller's. Files of the caller's belong to the
-// session's identity inside, and what the session makes belongs to the caller
-// outside. Ids beyond that pair do not exist in the mount: nothing can be created for
-// another owner, setuid bits lead nowhere.
+// mounts adds host paths of the caller's.
 func (l *layout) mounts(r *Runner, spec sandbox.Spec, base uint32, mounts []sandbox.Mount) error {
-	idmap, err := r.idmaps.get(idPair{spec.Caller.UID, spec.Caller.GID, base + spec.Identity.UID, base + spec.Identity.GID})
-	if err != nil {
-		return err
-	}
-	defer idmap.Close()
 	for _, m := range mounts {
-		if err := l.mount(r, spec, base, m, idmap); err != nil {
+		if err := l.mount(r, spec, base, m); err != nil {
 			return err
 		}
 	}
@@ -101,17 +93,31 @@ func (l *layout) mounts(r *Runner, spec sandbox.Spec, base uint32, mounts []sand
 
 // mount adds one. What an overlay is over is read-only like any other, and need not be writable for the caller before
 // something is committed.
-func (l *layout) mount(r *Runner, spec sandbox.Spec, base uint32, m sandbox.Mount, idmap *os.File) error {
-	var tree *os.File
-	err := as(spec.Caller, func() error {
-		f, err := reopen(m.Source, !m.ReadOnly && m.Overlay == nil)
-		if err != nil {
+func (l *layout) mount(r *Runner, spec sandbox.Spec, base uint32, m sandbox.Mount) error {
+	shared := !m.ReadOnly && m.Overlay == nil
+	var f *os.File
+	var st unix.Stat_t
+	err := as(spec.Caller, func() (err error) {
+		if f, err = reopen(m.Source, shared); err != nil {
 			return err
 		}
-		defer f.Close()
-		tree, err = cloneMount(f, m.ReadOnly || m.Overlay != nil, idmap)
-		return err
+		return unix.Fstat(int(f.Fd()), &st)
 	})
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if shared {
+		if err := writableInside(m.Source.Path, spec.Caller, st.Uid, st.Gid); err != nil {
+			return err
+		}
+	}
+	idmap, err := r.idmaps.get(ownersFor(spec, base, st.Gid))
+	if err != nil {
+		return err
+	}
+	defer idmap.Close()
+	tree, err := cloneMount(f, !shared, idmap)
 	if err != nil {
 		return err
 	}
@@ -158,7 +164,7 @@ func (r *Runner) protection(spec sandbox.Spec, base uint32, m sandbox.Mount) wor
 // Each is reached from the directory's descriptor, and a symbolic link is made again
 // rather than followed.
 func (l *layout) unpacked(r *Runner, spec sandbox.Spec, base uint32) error {
-	idmap, err := r.idmaps.get(idPair{spec.Caller.UID, spec.Caller.GID, base, base})
+	idmap, err := r.idmaps.get(owners{mapping(spec.Caller.UID, base, 1), mapping(spec.Caller.GID, base, 1)})
 	if err != nil {
 		return err
 	}

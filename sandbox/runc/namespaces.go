@@ -64,7 +64,7 @@ func (r *Runner) makeNamespaces(ctx context.Context, base uint32, groups *cgroup
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	if err := mapIDs(cmd.Process.Pid, idMapping{0, base, sandbox.IDs}, idMapping{0, base, sandbox.IDs}); err != nil {
+	if err := mapIDs(cmd.Process.Pid, owners{mapping(0, base, sandbox.IDs), mapping(0, base, sandbox.IDs)}); err != nil {
 		return nil, err
 	}
 	if err := holder.User(ctx); err != nil {

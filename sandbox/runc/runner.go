@@ -95,7 +95,7 @@ func runnerOf(o Options) *Runner {
 	if o.Tell == nil {
 		o.Tell = func(string, ...any) {}
 	}
-	return &Runner{options: o, sessions: map[string]*session{}, idmaps: idMaps{open: map[idPair]*os.File{}}}
+	return &Runner{options: o, sessions: map[string]*session{}, idmaps: idMaps{open: map[owners]*os.File{}}}
 }
 
 // lock takes what no two runners can have.

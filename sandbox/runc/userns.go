@@ -11,29 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// idPair maps one owner of the caller's files to one owner in a session.
-type idPair struct {
-	fromUID, fromGID uint32 // as on disk
-	toUID, toGID     uint32 // host ids of the session's range
-}
+// owners is what an idmapped mount makes of the owners of its files: the lines of a user namespace's uid_map and gid_map,
+// from ids on disk to host ids of the session's range. An id without a line does not exist in the mount.
+type owners struct{ uids, gids string }
 
 // idMaps keeps the user namespaces that idmapped mounts take their mapping from:
 // making one costs a process, and a caller's next session often needs the same.
 type idMaps struct {
 	mu   sync.Mutex
-	open map[idPair]*os.File
+	open map[owners]*os.File
 }
 
 const maxIDMaps = 256
 
-// get returns a user namespace whose only ids are the pair's. The receiver closes it.
-func (m *idMaps) get(p idPair) (*os.File, error) {
+// get returns a user namespace that has these ids and no other. The receiver closes it.
+func (m *idMaps) get(o owners) (*os.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f, ok := m.open[p]
+	f, ok := m.open[o]
 	if !ok {
 		var err error
-		if f, err = newUserNS(p); err != nil {
+		if f, err = newUserNS(o); err != nil {
 			return nil, err
 		}
 		for old, of := range m.open {
@@ -43,7 +41,7 @@ func (m *idMaps) get(p idPair) (*os.File, error) {
 			of.Close()
 			delete(m.open, old)
 		}
-		m.open[p] = f
+		m.open[o] = f
 	}
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -55,15 +53,15 @@ func (m *idMaps) get(p idPair) (*os.File, error) {
 func (m *idMaps) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for p, f := range m.open {
+	for o, f := range m.open {
 		f.Close()
-		delete(m.open, p)
+		delete(m.open, o)
 	}
 }
 
 // newUserNS makes the namespace with a child that is stopped at its execve, before
 // it runs a single instruction, and killed once the namespace is held.
-func newUserNS(p idPair) (*os.File, error) {
+func newUserNS(o owners) (*os.File, error) {
 	runtime.LockOSThread() // the tracer is this thread
 	defer runtime.UnlockOSThread()
 	child, err := os.StartProcess("/proc/self/exe", []string{"userns"}, &os.ProcAttr{
@@ -74,7 +72,7 @@ func newUserNS(p idPair) (*os.File, error) {
 	}
 	defer child.Wait()
 	defer child.Kill()
-	if err := mapIDs(child.Pid, idMapping{p.fromUID, p.toUID, 1}, idMapping{p.fromGID, p.toGID, 1}); err != nil {
+	if err := mapIDs(child.Pid, o); err != nil {
 		return nil, err
 	}
 	f, err := os.Open("/proc/" + strconv.Itoa(child.Pid) + "/ns/user")
@@ -84,17 +82,16 @@ func newUserNS(p idPair) (*os.File, error) {
 	return f, nil
 }
 
-// idMapping is one line of a user namespace's map.
-type idMapping struct{ inside, outside, count uint32 }
-
 // mapIDs writes the maps of the user namespace that a child of ours is in. (Package
 // syscall would write them, but loses two descriptors whenever such a clone fails: Go 1.26.)
-func mapIDs(pid int, uid, gid idMapping) error {
-	for name, m := range map[string]idMapping{"uid_map": uid, "gid_map": gid} {
-		line := fmt.Sprintf("%d %d %d\n", m.inside, m.outside, m.count)
-		if err := os.WriteFile("/proc/"+strconv.Itoa(pid)+"/"+name, []byte(line), 0); err != nil {
+func mapIDs(pid int, o owners) error {
+	for name, lines := range map[string]string{"uid_map": o.uids, "gid_map": o.gids} {
+		if err := os.WriteFile("/proc/"+strconv.Itoa(pid)+"/"+name, []byte(lines), 0); err != nil {
 			return fmt.Errorf("map ids: %w", err)
 		}
 	}
 	return nil
 }
+
+// mapping is a line of a map.
+func mapping(from, to, count uint32) string { return fmt.Sprintf("%d %d %d\n", from, to, count) }

@@ -40,6 +40,7 @@ var bodies = map[Op]func(*Request, []byte) (Scope, *Error){
 	OpProcessCancel: parametersOf(func(r *Request, p *ProcessCancel) Scope { r.Cancel = p; return p.Scope }),
 	OpProcessStop:   parametersOf(func(r *Request, p *ProcessStop) Scope { r.Stop = p; return p.Scope }),
 	OpDrain:         parametersOf(func(r *Request, p *Drain) Scope { r.Drain = p; return p.Scope }),
+	OpLogLevel:      parametersOf(func(r *Request, p *LogLevel) Scope { r.Log = p; return p.Scope }),
 	OpBlobPut:       parametersOf(func(r *Request, p *BlobPut) Scope { r.Blob = p; return Scope{} }),
 	OpSessionNarrow: parametersOf(func(r *Request, p *SessionNarrow) Scope { r.Narrow = p; return p.Scope }),
 

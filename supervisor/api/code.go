@@ -76,6 +76,7 @@ const (
 	CodeKeyConflict        Code = "idempotency_conflict"
 	CodeKeyInFlight        Code = "idempotency_in_flight"
 	CodeDraining           Code = "draining"
+	CodeLogFixed           Code = "log_fixed"
 	CodeApprovalNotFound   Code = "approval_not_found"
 	CodeApprovalSettled    Code = "approval_settled"
 	CodeApprovalReview     Code = "approval_review_mismatch"
@@ -262,6 +263,7 @@ var Codes = []CodeInfo{
 	{CodePolicyChanged, 409, "The candidate is another one than was meant. Nothing has changed."},
 	{CodePolicyBlocked, 409, "Open intents keep the candidate from being activated strictly; the payload says which. Nothing has changed."},
 	{CodeDraining, 503, "The supervisor is being drained and takes no new sessions and executions."},
+	{CodeLogFixed, 409, "The log was set up by whoever embeds the supervisor, and its level does not change."},
 	{CodeApprovalNotFound, 404, "There is no such approval, or it is not for the caller to see."},
 	{CodeApprovalSettled, 409, "It has been decided already, and otherwise; the payload says how."},
 	{CodeApprovalReview, 409, "The review token is not that of what waits; look at it again."},

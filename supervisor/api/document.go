@@ -93,6 +93,7 @@ type Ask struct {
 	Cancel  *ProcessCancel  `json:"cancel,omitzero"`
 	Stop    *ProcessStop    `json:"stop,omitzero"`
 	Drain   *Drain          `json:"drain,omitzero"`
+	Log     *LogLevel       `json:"log,omitzero"`
 	Space   *Workspace      `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
 	Narrow  *SessionNarrow  `json:"narrow,omitzero"`
 	Forward *SessionForward `json:"forward,omitzero"`
@@ -106,7 +107,7 @@ func AskOf(r *Request) Ask {
 	return Ask{
 		Op: r.Op, Open: r.Open, Exec: r.Exec, Signal: r.Signal, Session: r.Session, Close: r.Close, Input: r.Input,
 		Deliver: r.Deliver, Modify: r.Modify, Process: r.Process, Cancel: r.Cancel, Stop: r.Stop, Drain: r.Drain,
-		Space: r.Space, Narrow: r.Narrow, Verdict: r.Verdict, Activate: r.Activate, Forward: r.Forward,
+		Space: r.Space, Narrow: r.Narrow, Verdict: r.Verdict, Activate: r.Activate, Forward: r.Forward, Log: r.Log,
 	}
 }
 
@@ -123,7 +124,7 @@ func (a *Ask) Into(r *Request) {
 	}
 	r.Open, r.Exec, r.Signal, r.Session, r.Close, r.Input = a.Open, a.Exec, a.Signal, a.Session, a.Close, a.Input
 	r.Deliver, r.Modify, r.Process, r.Cancel, r.Stop, r.Drain = a.Deliver, a.Modify, a.Process, a.Cancel, a.Stop, a.Drain
-	r.Space, r.Narrow, r.Verdict, r.Activate, r.Forward = a.Space, a.Narrow, a.Verdict, a.Activate, a.Forward
+	r.Space, r.Narrow, r.Verdict, r.Activate, r.Forward, r.Log = a.Space, a.Narrow, a.Verdict, a.Activate, a.Forward, a.Log
 }
 
 // Scopes are those that the parameters of the question declare.
@@ -150,6 +151,7 @@ func (a *Ask) Scopes() []Scope {
 	add(a.Narrow != nil, func() Scope { return a.Narrow.Scope })
 	add(a.Forward != nil, func() Scope { return a.Forward.Scope })
 	add(a.Verdict != nil, func() Scope { return a.Verdict.Scope })
+	add(a.Log != nil, func() Scope { return a.Log.Scope })
 	add(a.Activate != nil, func() Scope { return a.Activate.Scope })
 	return scopes
 }

@@ -137,7 +137,11 @@ const (
 	NoticeNetwork   NoticeKind = "NETWORK_LOST"       // the session's relay has died: it reaches nothing any more
 	NoticePolicy    NoticeKind = "POLICY_REVISION"    // a revision of the policy is active, or was refused: to who activates, and otherwise to the supervisor's own user
 	NoticeIdle      NoticeKind = "IDLE_WARNING"
-	NoticeTimeout   NoticeKind = "IDLE_TIMEOUT"
+
+	// A configuration that the supervisor was told to read again was refused, and the one before goes on: to its own user.
+	NoticeConfiguration NoticeKind = "CONFIGURATION"
+
+	NoticeTimeout NoticeKind = "IDLE_TIMEOUT"
 
 	// An operation waits for leave, or does not any more: whose it is, and those who are named as approvers, are told.
 	NoticeApproval NoticeKind = "APPROVAL"

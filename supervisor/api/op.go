@@ -85,6 +85,8 @@ const (
 	OpSnapshot     Op = "admin.snapshot"
 	OpAudit        Op = "admin.receipts"
 	OpDrain        Op = "admin.drain"
+	OpSettings     Op = "admin.settings"
+	OpLogLevel     Op = "admin.log.level"
 
 	OpPolicyStatus   Op = "admin.policy.status"
 	OpPolicyPreview  Op = "admin.policy.preview"

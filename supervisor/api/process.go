@@ -97,6 +97,8 @@ type ControlResult struct {
 	Bytes     int64  `json:"bytes,omitzero"`      // of input that was written
 	TimeoutNS int64  `json:"timeout_ns,omitzero"` // effective
 	Count     int64  `json:"count,omitzero"`      // of host.process.stop: how many were ended; of session.narrow: connections that it cut off
+	LogLevel  string `json:"log_level,omitempty"` // of admin.log.level: from here on
+	Previous  string `json:"previous,omitempty"`  // of admin.log.level: what it was before
 	ErrorCode Code   `json:"error_code,omitzero"`
 }
 
@@ -118,6 +120,7 @@ const (
 	ControlDraining        = "draining" // drain
 	ControlServing         = "serving"  // drain with undo
 	ControlNarrowed        = "narrowed" // session.narrow
+	ControlSet             = "set"      // admin.log.level
 	ControlError           = "error"
 )
 

@@ -32,6 +32,7 @@ type Request struct {
 	Attach  *ShellAttach    `json:"shell_attach,omitzero"`
 	Run     *ShellRun       `json:"shell_run,omitzero"`
 	Drain   *Drain          `json:"drain,omitzero"`
+	Log     *LogLevel       `json:"log,omitzero"`
 	Space   *Workspace      `json:"workspace,omitzero"` // host.workspace.diff, commit and discard
 	Narrow  *SessionNarrow  `json:"narrow,omitzero"`
 	Forward *SessionForward `json:"forward,omitzero"`
@@ -288,6 +289,12 @@ type ProcessStop struct {
 type Drain struct {
 	Undo  bool  `json:"undo,omitzero"`
 	Scope Scope `json:"scope,omitzero"`
+}
+
+// LogLevel gives the supervisor's log another level (admin.log.level), until the supervisor starts or reads its configuration again.
+type LogLevel struct {
+	Level string `json:"level"` // debug, info, warn or error
+	Scope Scope  `json:"scope,omitzero"`
 }
 
 // SessionClose ends a session: graceful is signal term, force is signal kill.

@@ -240,6 +240,16 @@ func (c *Client) Drain(ctx context.Context, drain api.Drain) (*api.Receipt, erro
 	return receipt(c.post(ctx, "/v1/drain", drain))
 }
 
+// Settings says how the supervisor was set up, and which level its log has.
+func (c *Client) Settings(ctx context.Context) (*api.Settings, error) {
+	return document[api.Settings](c.get(ctx, "/v1/settings", nil))
+}
+
+// LogLevel gives the supervisor's log another level.
+func (c *Client) LogLevel(ctx context.Context, level api.LogLevel) (*api.Receipt, error) {
+	return receipt(c.post(ctx, "/v1/log/level", level))
+}
+
 // PolicyStatus says which revisions of the policy decide.
 func (c *Client) PolicyStatus(ctx context.Context) (*api.PolicyStatus, error) {
 	return document[api.PolicyStatus](c.get(ctx, "/v1/policy", nil))

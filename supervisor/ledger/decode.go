@@ -63,6 +63,7 @@ var decoders = map[string]func([]byte) (Record, error){
 	TypeRetired:    whole[Retired],
 	TypeSnapshot:   whole[SnapshotTaken],
 	TypePolicy:     whole[Policy],
+	TypeReload:     whole[Reload],
 }
 
 // lax is for what we have written ourselves, strictly: the journal knows that it is the same.

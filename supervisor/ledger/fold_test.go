@@ -195,7 +195,7 @@ func (y *story) end() Record {
 
 // rest is what seldom comes.
 func (y *story) rest() Record {
-	switch y.one("rest", "start", "decision", "waiting", "verdict", "waiting", "verdict", "adopted", "retired", "snapshot", "narrowed", "policy") {
+	switch y.one("rest", "start", "decision", "waiting", "verdict", "waiting", "verdict", "adopted", "retired", "snapshot", "narrowed", "policy", "reload") {
 	case "start":
 		small := func(name string) int { return rapid.IntRange(0, 4).Draw(y.t, name) }
 		return &Start{Header: y.head(), Limits: Limits{History: small("history"), Sessions: small("sessions"), Intents: small("intents"), Notices: 10 * small("notices"), Keys: small("keys")}}
@@ -216,6 +216,8 @@ func (y *story) rest() Record {
 			Header: y.head(), State: y.one("state", PolicyActive, PolicyRefused), Trigger: y.one("trigger", "file", TriggerStart, TriggerDeclared),
 			Principal: api.Principal{UID: 1000}, Revision: api.PolicyRevision{Digest: "sha256:p"}, Message: "why",
 		}
+	case "reload":
+		return &Reload{Header: y.head(), Principal: api.Principal{UID: 1000}, Trigger: "signal", Message: "why"}
 	case "adopted":
 		return &Adopted{Header: y.head(), Sessions: []string{y.some("session", y.sessions)}, Executions: []string{y.some("exec", y.execs)}}
 	case "retired":

@@ -32,6 +32,7 @@ const (
 	TypeRetired    = "retired"
 	TypeSnapshot   = "snapshot"
 	TypePolicy     = "policy"
+	TypeReload     = "reload"
 )
 
 // Record is a pointer to one of the types of this file. Each is one canonical JSON object
@@ -217,6 +218,14 @@ type Policy struct {
 	Message   string             `json:"error_message,omitempty"`
 }
 
+// Reload says that a configuration was not taken up, and that the one before goes on.
+type Reload struct {
+	Header
+	Principal api.Principal `json:"principal"` // who is told
+	Trigger   string        `json:"trigger"`
+	Message   string        `json:"error_message"`
+}
+
 // The states of a policy, and the triggers that the ledger tells apart.
 const (
 	PolicyActive    = "active"
@@ -266,6 +275,8 @@ func typeOf(r Record) (string, error) {
 		return TypeSnapshot, nil
 	case *Policy:
 		return TypePolicy, nil
+	case *Reload:
+		return TypeReload, nil
 	}
 	return "", fmt.Errorf("bug: %T is no record", r)
 }

@@ -44,6 +44,7 @@ func samples() []Record {
 		&Adopted{Header: at, Sessions: []string{"s-1"}, Executions: []string{"x-1"}},
 		&Retired{Header: at, BeforeNS: 3, Executions: []string{"x-1"}, Sessions: []string{"s-1"}},
 		&SnapshotTaken{Header: at, Records: 12, Digest: "sha256:s"},
+		&Reload{Header: at, Principal: api.Principal{UID: 7}, Trigger: "signal", Message: "m"},
 		&Policy{Header: at, State: PolicyActive, Trigger: "api", Revision: api.PolicyRevision{Digest: "sha256:p", Number: 7}, Previous: "sha256:o"},
 	}
 }

@@ -172,6 +172,10 @@ func (s *State) apply(seq int64, r Record) error {
 		s.retire(r)
 	case *Policy:
 		s.policy(r)
+	case *Reload:
+		s.note(s.owner(r.Principal), api.Notice{
+			Kind: api.NoticeConfiguration, AtNS: r.AtNS, State: PolicyRefused, Reason: r.Trigger, Detail: shorten(r.Message, maxDetail),
+		})
 	case *Decision, *SnapshotTaken: // they change nothing
 	default:
 		return fmt.Errorf("%T is no record", r)

@@ -42,6 +42,13 @@ func newBox(t testing.TB, options Options, changes ...func(*supervisor.Config)) 
 	socket := tempSocket(t)
 	b := &box{Client: client.New(socket), socket: socket, fake: f, raw: overSocket(socket), options: options, config: supervisor.Config{
 		State: filepath.Join(t.TempDir(), "state"), Policy: engine, Ceiling: sandbox.DefaultCeiling(), Launcher: f, Version: "test", Log: slog.New(slog.DiscardHandler),
+		LogLevel: new(slog.LevelVar), Settings: api.Settings{
+			Settings: []api.Setting{
+				{Name: "hold", Kind: api.SettingWord, From: "default", Values: []string{"30s"}},
+				{Name: "otlp-endpoint", Kind: api.SettingEndpoint, From: "file", Values: []string{"https:…"}},
+			},
+			Environment: []string{"LISTEN_FDS"},
+		},
 	}}
 	for _, change := range changes {
 		change(&b.config)

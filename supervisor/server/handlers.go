@@ -192,6 +192,8 @@ func named() map[api.Op]func(*call, *api.Request) {
 		api.OpSnapshot:       show(Supervisor.Snapshot),
 		api.OpAudit:          show(Supervisor.Audit),
 		api.OpDrain:          (*call).carryOut,
+		api.OpLogLevel:       (*call).carryOut,
+		api.OpSettings:       show(Supervisor.Settings),
 
 		api.OpPolicyStatus:   show(Supervisor.PolicyStatus),
 		api.OpPolicyPreview:  show(Supervisor.PolicyPreview),

@@ -64,6 +64,7 @@ func TestHostileRequests(t *testing.T) {
 		{"POST", "/v1/ops/host.events", `{"after":"1","wait_ms":1,"limit":1}`, []string{"/after", "/wait_ms", "/limit"}, nil},
 		{"POST", "/v1/executions/" + cat + "/cancel", `{"grace_timeout_ns":0,"wait":true,"scope":{}}`, []string{"/grace_timeout_ns", "/wait", "/scope"}, []string{" empty"}},
 		{"POST", "/v1/ops/process.exec", `{"session_id":"` + session + `","argv":["echo"]}`, nil, nil},
+		{"POST", "/v1/log/level", `{"level":"info","scope":{}}`, []string{"/scope"}, nil},
 		{"POST", "/v1/drain", `{"undo":true,"scope":{}}`, []string{"/scope", "/undo"}, nil}, // the last: nothing starts after it
 	}
 	for _, doc := range docs {

@@ -9,11 +9,13 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -157,13 +159,26 @@ func operationObject(r route, s *schemas) object {
 	if r.op != public && r.op != derived {
 		op["x-stockade-operation"] = r.op
 	}
-	if in := content(r.in, s); in != nil {
+	if in := body(r, s); in != nil {
 		op["requestBody"] = object{"required": !strings.Contains(r.path, "_id}"), "content": in}
 	}
 	if params := parametersOf(r, s); len(params) > 0 {
 		op["parameters"] = params
 	}
 	return op
+}
+
+// body is what an operation takes. A shell is an execution of which the command need not be said.
+func body(r route, s *schemas) object {
+	if r.op != api.OpShellOpen {
+		return content(r.in, s)
+	}
+	s.ref(r.in)
+	shell := maps.Clone(s.defs["Exec"].(object))
+	shell["description"] = "An Exec of which the command need not be said: without one it is " + strings.Join(api.DefaultShell, " ") + "."
+	shell["required"] = slices.DeleteFunc(slices.Clone(shell["required"].([]any)), func(name any) bool { return name == "argv" })
+	s.defs["ShellOpen"] = shell
+	return object{"application/json": object{"schema": object{"$ref": "#/components/schemas/ShellOpen"}}}
 }
 
 // operationID is the name that generated clients use: get_v1_sessions_session_id.

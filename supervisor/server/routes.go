@@ -129,6 +129,8 @@ func routes() []route {
 		{"GET", "/v1/audit", api.OpAudit, read, "List everybody's receipts that fit, newest first: a page, and where the next begins.",
 			receipts, nil, api.ReceiptList{}},
 		{"POST", "/v1/drain", api.OpDrain, operate, "Take no new sessions and executions, or with undo again.", nil, api.Drain{}, api.Receipt{}},
+		{"GET", "/v1/settings", api.OpSettings, read, "Say how the supervisor was set up, without what could let somebody in somewhere, and which level its log has.", nil, nil, api.Settings{}},
+		{"POST", "/v1/log/level", api.OpLogLevel, operate, "Give the supervisor's log another level, until it starts or reads its configuration again.", nil, api.LogLevel{}, api.Receipt{}},
 		{"GET", "/v1/policy", api.OpPolicyStatus, read, "Say which revisions of the policy decide, and why the last candidate does not.", nil, nil, api.PolicyStatus{}},
 		{"POST", "/v1/policy/preview", api.OpPolicyPreview, operate, "Validate the policy that is there now, and say what its activation would mean to the open sessions.",
 			nil, api.PolicyActivate{}, api.PolicyPreview{}},

@@ -77,6 +77,7 @@ type Supervisor interface {
 	Capabilities(ctx context.Context, req *api.Request) (*api.Capabilities, *api.Receipt, error)
 	Diff(ctx context.Context, req *api.Request) (*api.SpaceResult, *api.Receipt, error)
 	Quiescence(ctx context.Context, req *api.Request) (*api.Quiescence, *api.Receipt, error)
+	Settings(ctx context.Context, req *api.Request) (*api.Settings, *api.Receipt, error)
 	Snapshot(ctx context.Context, req *api.Request) (*api.Snapshot, *api.Receipt, error)
 	PolicyStatus(ctx context.Context, req *api.Request) (*api.PolicyStatus, *api.Receipt, error)
 	PolicyPreview(ctx context.Context, req *api.Request) (*api.PolicyPreview, *api.Receipt, error)

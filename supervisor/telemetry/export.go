@@ -32,6 +32,12 @@ const (
 	headers        = "OTEL_EXPORTER_OTLP_HEADERS"         // name=value,…: what lets us in, perhaps
 )
 
+// CheckEndpoint reports why OpenTraces would not take an endpoint.
+func CheckEndpoint(endpoint string) error {
+	_, err := newExporter(endpoint)
+	return err
+}
+
 // newExporter returns nil when neither endpoint nor the environment says where spans go.
 func newExporter(endpoint string) (*exporter, error) {
 	if endpoint == "" {

@@ -71,6 +71,7 @@ CODES: Dict[str, Tuple[int, str]] = {
     "policy_changed": (409, "The candidate is another one than was meant. Nothing has changed."),
     "policy_blocked": (409, "Open intents keep the candidate from being activated strictly; the payload says which. Nothing has changed."),
     "draining": (503, "The supervisor is being drained and takes no new sessions and executions."),
+    "log_fixed": (409, "The log was set up by whoever embeds the supervisor, and its level does not change."),
     "approval_not_found": (404, "There is no such approval, or it is not for the caller to see."),
     "approval_settled": (409, "It has been decided already, and otherwise; the payload says how."),
     "approval_review_mismatch": (409, "The review token is not that of what waits; look at it again."),

@@ -95,6 +95,7 @@ class Ask(Record):
     exec: Optional[Exec] = None
     forward: Optional[SessionForward] = None
     input: Optional[ProcessInput] = None
+    log: Optional[LogLevel] = None
     modify: Optional[ProcessModify] = None
     narrow: Optional[SessionNarrow] = None
     open: Optional[SessionOpen] = None
@@ -373,6 +374,10 @@ class ControlResult(Record):
     exec_id: Optional[str] = None
     #: that started it
     intent_id: Optional[str] = None
+    #: of admin.log.level: from here on
+    log_level: Optional[str] = None
+    #: of admin.log.level: what it was before
+    previous: Optional[str] = None
     #: afterwards
     state: Optional[str] = None
     #: effective
@@ -1274,6 +1279,16 @@ class Local(Record):
 
 
 @dataclass(frozen=True, repr=False)
+class LogLevel(Record):
+    """LogLevel gives the supervisor's log another level (admin.log.level), until the supervisor starts or reads
+    its configuration again."""
+
+    #: debug, info, warn or error
+    level: str
+    scope: Optional[Scope] = None
+
+
+@dataclass(frozen=True, repr=False)
 class Mount(Record):
     """Mount binds a host path into the session."""
 
@@ -1829,6 +1844,7 @@ class Request(Record):
     #: answer is the first one's receipt, also across a restart.
     idempotency_key: Optional[str] = None
     input: Optional[ProcessInput] = None
+    log: Optional[LogLevel] = None
     modify: Optional[ProcessModify] = None
     narrow: Optional[SessionNarrow] = None
     open: Optional[SessionOpen] = None
@@ -2064,6 +2080,30 @@ class SessionTarget(Record):
 
 
 @dataclass(frozen=True, repr=False)
+class Setting(Record):
+    """Setting is one setting of the supervisor: a flag of its program, or a member of its configuration."""
+
+    name: str
+    kind: str
+    #: default, file, environment or flag
+    from_: str = member(metadata={"name": "from"})
+    #: none where it is not set
+    values: Optional[Tuple[str, ...]] = None
+
+
+@dataclass(frozen=True, repr=False)
+class Settings(Record):
+    """Settings is how the supervisor was set up, and what of it holds by now (admin.settings)."""
+
+    #: that the log has now
+    log_level: str
+    #: by name
+    settings: Tuple[Setting, ...]
+    #: names of the variables that it heeds and was started with
+    environment: Optional[Tuple[str, ...]] = None
+
+
+@dataclass(frozen=True, repr=False)
 class Shell(Record):
     """Shell is a shell as get shows it."""
 
@@ -2212,6 +2252,39 @@ class ShellInput(Record):
     scope: Optional[Scope] = None
     #: also where somebody is attached who types: he is made an observer
     takeover: Optional[bool] = None
+
+
+@dataclass(frozen=True, repr=False)
+class ShellOpen(Record):
+    """An Exec of which the command need not be said: without one it is /bin/bash --login."""
+
+    session_id: str
+    argv: Optional[Tuple[str, ...]] = None
+    #: relative resolves under the session's workdir
+    cwd: Optional[str] = None
+    env_patch: Optional[Mapping[str, EnvValue]] = None
+    #: shown to policy, filterable
+    labels: Optional[Mapping[str, str]] = None
+    #: below the session's (R053)
+    limits: Optional[Limits] = None
+    max_inline_bytes: Optional[int] = None
+    output_mode: Optional[str] = None
+    #: inside paths returned as blobs once the command has ended
+    outputs: Optional[Tuple[str, ...]] = None
+    scope: Optional[Scope] = None
+    stdin: Optional[Stdin] = None
+    #: stdin stays open after what Stdin says, for host.process.input
+    stdin_open: Optional[bool] = None
+    #: alias of stdin.blob_ref (C28)
+    stdin_ref: Optional[str] = None
+    #: of host.shell.open alone
+    terminal: Optional[Terminal] = None
+    #: nanoseconds of wall time; 0 means the grant's
+    timeout_ns: Optional[int] = None
+    #: false: answer with the ids as soon as the intent is durable
+    wait: Optional[bool] = None
+    #: answer with the receipt, or after so long with the ids and the output so far
+    wait_ms: Optional[int] = None
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,6 +1,8 @@
 /** A supervisor, and the sessions that it has. */
 import { resolve } from "node:path";
 import { Denied, settled } from "./errors.js";
+import { notices, position, sequence } from "./log.js";
+import { defined } from "./members.js";
 import type { BlobResult, Code, Decision, Local, Mount, Notice, Receipt, Routes, Scope, Session as SessionRecord, SessionOpen, Tool } from "./schema.js";
 import { Session } from "./session.js";
 import { Transport, type Ask, type CallOptions, type Reply } from "./transport.js";
@@ -139,24 +141,6 @@ function mount(of: string | Mount): Mount {
   const [host, guest, mode = "ro", ...more] = of.split(":");
   if (!host || !guest || more.length > 0) throw new TypeError(`a mount is HOST:GUEST or HOST:GUEST:MODE, not ${of}`);
   return { host_path: resolve(host), guest_path: guest, mode };
-}
-
-/** Without the members that are undefined: the supervisor reads strictly, and types may not say that they are there. */
-export function defined<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as { [K in keyof T]?: Exclude<T[K], undefined> };
-}
-
-export function position(seq: number | bigint | undefined): string | undefined {
-  return seq === undefined || seq === 0 || seq === 0n ? undefined : String(seq);
-}
-
-/** The place of a notice in its log; signs of life have none. */
-export function sequence(notice: Notice): string | undefined {
-  return notice.seq ? String(notice.seq) : undefined;
-}
-
-export async function* notices(all: AsyncIterable<Notice>): AsyncGenerator<Notice, void, undefined> {
-  for await (const notice of all) if (notice.seq) yield notice;
 }
 
 /** Whether an error is a denial, of a certain code if one is given. */

@@ -216,6 +216,8 @@ export type Code =
   | "length_required"
   /** The directory could not be listed. */
   | "list_failed"
+  /** The log was set up by whoever embeds the supervisor, and its level does not change. */
+  | "log_fixed"
   /** The supervisor restarted, and the runner no longer had the execution; how it ended is unknown. */
   | "lost"
   /** The patch changes more files than granted. */
@@ -486,6 +488,8 @@ export type FrameKind =
 export type NoticeKind =
   /** An operation waits for leave, or does not any more: whose it is, and those who are named as approvers, are told. */
   | "APPROVAL"
+  /** A configuration that the supervisor was told to read again was refused, and the one before goes on: to its own user. */
+  | "CONFIGURATION"
   /** A frame or a receipt was not taken, or came after a gap; the reason says which. */
   | "DIAGNOSTIC"
   | "IDLE_TIMEOUT"
@@ -509,11 +513,13 @@ export type NoticeKind =
 /** More may be added within v1. */
 export type Op =
   | "admin.drain"
+  | "admin.log.level"
   | "admin.policy.activate"
   | "admin.policy.preview"
   | "admin.policy.status"
   | "admin.quiescence"
   | "admin.receipts"
+  | "admin.settings"
   | "admin.snapshot"
   | "blob.get"
   | "blob.put"
@@ -589,6 +595,20 @@ export type Outcome =
   | "faulted"
   /** the operation took place; its payload says how it went */
   | "ok"
+  | (string & {});
+
+/** More may be added within v1. */
+export type SettingKind =
+  /** unix:PATH, or a port of this machine */
+  | "address"
+  /** a URL, of which only the scheme is told: the rest can hold a credential */
+  | "endpoint"
+  /** of a user */
+  | "name"
+  /** of a file, a directory or a control group */
+  | "path"
+  /** one of a list, or a number, a time or yes and no */
+  | "word"
   | (string & {});
 
 /** More may be added within v1. */
@@ -728,6 +748,7 @@ export const codes: Readonly<Record<string, { status: number; meaning: string }>
   "journal_failed": { status: 503, meaning: "The journal cannot be written; no further work is taken." },
   "length_required": { status: 411, meaning: "The size of the content has to be announced." },
   "list_failed": { status: 500, meaning: "The directory could not be listed." },
+  "log_fixed": { status: 409, meaning: "The log was set up by whoever embeds the supervisor, and its level does not change." },
   "lost": { status: 503, meaning: "The supervisor restarted, and the runner no longer had the execution; how it ended is unknown." },
   "max_changed_files_exceeded": { status: 403, meaning: "The patch changes more files than granted." },
   "max_edit_replacements_exceeded": { status: 403, meaning: "The edit replaces more than granted." },
@@ -913,6 +934,7 @@ export interface Ask {
   exec?: Exec;
   forward?: SessionForward;
   input?: ProcessInput;
+  log?: LogLevel;
   modify?: ProcessModify;
   narrow?: SessionNarrow;
   op: Op;
@@ -1154,6 +1176,10 @@ export interface ControlResult {
   exec_id?: string;
   /** that started it */
   intent_id?: string;
+  /** of admin.log.level: from here on */
+  log_level?: string;
+  /** of admin.log.level: what it was before */
+  previous?: string;
   /** afterwards */
   state?: State;
   /** see the operation */
@@ -1961,6 +1987,13 @@ export interface Local {
   workdir?: string;
 }
 
+/** LogLevel gives the supervisor's log another level (admin.log.level), until the supervisor starts or reads its configuration again. */
+export interface LogLevel {
+  /** debug, info, warn or error */
+  level: string;
+  scope?: Scope;
+}
+
 /** Mount binds a host path into the session. */
 export interface Mount {
   /** of an overlay: the room for what is written; 0 means the grant's */
@@ -2444,6 +2477,7 @@ export interface Request {
   /** Key makes an operation with effect happen once: asked again with the same key, scope and content, the answer is the first one's receipt, also across a restart. */
   idempotency_key?: string;
   input?: ProcessInput;
+  log?: LogLevel;
   modify?: ProcessModify;
   narrow?: SessionNarrow;
   op: Op;
@@ -2648,6 +2682,26 @@ export interface SessionTarget {
   session_id: string;
 }
 
+/** Setting is one setting of the supervisor: a flag of its program, or a member of its configuration. */
+export interface Setting {
+  /** default, file, environment or flag */
+  from: string;
+  kind: SettingKind;
+  name: string;
+  /** none where it is not set */
+  values?: string[];
+}
+
+/** Settings is how the supervisor was set up, and what of it holds by now (admin.settings). */
+export interface Settings {
+  /** names of the variables that it heeds and was started with */
+  environment?: string[];
+  /** that the log has now */
+  log_level: string;
+  /** by name */
+  settings: Setting[];
+}
+
 /** Shell is a shell as get shows it. */
 export interface Shell {
   alive: boolean;
@@ -2781,6 +2835,43 @@ export interface ShellInput {
   scope?: Scope;
   /** also where somebody is attached who types: he is made an observer */
   takeover?: boolean;
+}
+
+/** An Exec of which the command need not be said: without one it is /bin/bash --login. */
+export interface ShellOpen {
+  argv?: string[];
+  /** relative resolves under the session's workdir */
+  cwd?: string;
+  env_patch?: { [name: string]: string | {
+    /** The value; it reaches the process and nothing else. */
+    secret: string;
+  } | {
+    /** In records, in place of a secret: its salted digest. */
+    secret_digest: string;
+  } | null };
+  /** shown to policy, filterable */
+  labels?: { [name: string]: string };
+  /** below the session's (R053) */
+  limits?: Limits;
+  max_inline_bytes?: Int64;
+  output_mode?: string;
+  /** inside paths returned as blobs once the command has ended */
+  outputs?: string[];
+  scope?: Scope;
+  session_id: string;
+  stdin?: Stdin;
+  /** stdin stays open after what Stdin says, for host.process.input */
+  stdin_open?: boolean;
+  /** alias of stdin.blob_ref (C28) */
+  stdin_ref?: string;
+  /** of host.shell.open alone */
+  terminal?: Terminal;
+  /** nanoseconds of wall time; 0 means the grant's */
+  timeout_ns?: Nanoseconds;
+  /** false: answer with the ids as soon as the intent is durable */
+  wait?: boolean;
+  /** answer with the receipt, or after so long with the ids and the output so far */
+  wait_ms?: Int64;
 }
 
 /** ShellOutput is the answer to host.shell.output, and what is sent of it as it comes. */
@@ -3752,6 +3843,15 @@ export interface Routes {
     event: Event;
   };
 
+  /** Give the supervisor's log another level, until it starts or reads its configuration again. */
+  "POST /v1/log/level": {
+    path: Record<string, never>;
+    query: Record<string, never>;
+    body: LogLevel;
+    replies: { 200: Receipt; 202: Pending; 403: Receipt; };
+    event: never;
+  };
+
   /** Get this document. */
   "GET /v1/openapi.json": {
     path: Record<string, never>;
@@ -4031,11 +4131,20 @@ export interface Routes {
     event: never;
   };
 
+  /** Say how the supervisor was set up, without what could let somebody in somewhere, and which level its log has. */
+  "GET /v1/settings": {
+    path: Record<string, never>;
+    query: Record<string, never>;
+    body: undefined;
+    replies: { 200: Settings; 403: Receipt; };
+    event: never;
+  };
+
   /** Open a shell: a command on a terminal of its own. It is answered with its ids when its prompt is there, or after wait_ms. */
   "POST /v1/shells": {
     path: Record<string, never>;
     query: Record<string, never>;
-    body: Exec;
+    body: ShellOpen;
     replies: { 200: Receipt; 202: Shell; 403: Receipt; };
     event: never;
   };
@@ -4198,6 +4307,7 @@ export const routes: Readonly<Record<keyof Routes, Route>> = {
   "GET /v1/intents": { key: false, repeatable: true, replies: { 200: "IntentList", 403: "Receipt", } },
   "GET /v1/intents/{intent_id}": { key: false, repeatable: true, replies: { 200: "Intent", 403: "Receipt", } },
   "GET /v1/intents/{intent_id}/frames": { key: false, repeatable: true, replies: { 200: "FrameList", 403: "Receipt", }, event: "Event" },
+  "POST /v1/log/level": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "LogLevel" },
   "GET /v1/openapi.json": { key: false, repeatable: true, replies: { 200: "*", } },
   "POST /v1/ops/{op}": { key: true, repeatable: false, replies: { 200: "Receipt", 403: "Receipt", }, body: "*" },
   "GET /v1/policy": { key: false, repeatable: true, replies: { 200: "PolicyStatus", 403: "Receipt", } },
@@ -4229,7 +4339,8 @@ export const routes: Readonly<Record<keyof Routes, Route>> = {
   "POST /v1/sessions/{session_id}/narrow": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "SessionNarrow" },
   "POST /v1/sessions/{session_id}/pause": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "SessionTarget" },
   "POST /v1/sessions/{session_id}/resume": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "SessionTarget" },
-  "POST /v1/shells": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Shell", 403: "Receipt", }, body: "Exec" },
+  "GET /v1/settings": { key: false, repeatable: true, replies: { 200: "Settings", 403: "Receipt", } },
+  "POST /v1/shells": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Shell", 403: "Receipt", }, body: "ShellOpen" },
   "GET /v1/shells/{exec_id}": { key: false, repeatable: true, replies: { 200: "Shell", 403: "Receipt", } },
   "GET /v1/shells/{exec_id}/attach": { key: false, repeatable: true, replies: { 200: "bytes", 403: "Receipt", } },
   "POST /v1/shells/{exec_id}/close": { key: true, repeatable: false, replies: { 200: "Receipt", 202: "Pending", 403: "Receipt", }, body: "ShellClose" },
@@ -4320,6 +4431,7 @@ export const shapes: Readonly<Record<string, Readonly<Record<string, string>>>> 
   ShellClose: { grace_timeout_ns: "ns", },
   ShellCommand: { ended_at_ns: "ns", started_at_ns: "ns", },
   ShellInput: { data: "Stdin", },
+  ShellOpen: { limits: "Limits", stdin: "Stdin", timeout_ns: "ns", },
   ShellOutput: { chunks: "[]ShellChunk", receipt: "Receipt", },
   ShellResult: { stdout: "Output", },
   ShellRun: { timeout_ns: "ns", },

@@ -1,11 +1,13 @@
 /** A session: commands, shells, files and tools inside it. */
+import type { Stockade } from "./client.js";
 import { Execution, type Finished } from "./execution.js";
 import { Faulted, settled } from "./errors.js";
 import { Files } from "./files.js";
+import { notices, position, sequence } from "./log.js";
+import { defined, input } from "./members.js";
 import type { Exec, Mount, Notice, OpenResult, Pending, Process, Receipt, Session as SessionRecord, Shell as ShellRecord, SpaceResult, Stdin, ToolAnswer } from "./schema.js";
 import { Shell } from "./shell.js";
 import type { CallOptions } from "./transport.js";
-import { defined, notices, position, sequence, type Stockade } from "./client.js";
 
 /** What a command is asked for, beside its arguments. Abort ends the command. */
 export interface ExecOptions extends Partial<Omit<Exec, "session_id" | "argv" | "stdin" | "terminal" | "wait" | "wait_ms" | "scope">>, CallOptions {
@@ -145,13 +147,6 @@ export class Session {
 }
 
 const inline = 128 << 10; // what is more travels as a blob: policy judges 1 MiB of JSON
-
-/** Text and bytes as the contract has them. */
-export function input(data: string | Uint8Array | Stdin): Stdin {
-  if (typeof data === "string") return { inline_text: { text: data } };
-  if (data instanceof Uint8Array) return { inline_bytes: { bytes: data } };
-  return data;
-}
 
 function ids(receipt: Receipt): { exec_id: string; intent_id: string } {
   return { exec_id: receipt.exec_id!, intent_id: receipt.intent_id };

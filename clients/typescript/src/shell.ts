@@ -1,9 +1,9 @@
 /** A shell: a command on a terminal, which an agent types into. */
 import { randomUUID } from "node:crypto";
 import { settled } from "./errors.js";
-import { defined } from "./client.js";
+import { defined, input } from "./members.js";
 import type { Receipt, Shell as ShellRecord, ShellAction, ShellChunk, ShellOutput, ShellResult } from "./schema.js";
-import { input, type Session } from "./session.js";
+import type { Session } from "./session.js";
 import type { CallOptions } from "./transport.js";
 
 export class Shell implements AsyncIterable<ShellChunk> {

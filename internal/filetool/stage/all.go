@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,7 +36,8 @@ const JournalLine = "^sum [0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-
 //
 // A crash before commit leaves names of ours, which [Recover] removes by the list. A crash after it leaves some names given and
 // some not: Recover gives the rest. A failure after commit (a full disk, another editor's change) is noted in
-// the journal first and then undone, so that a crash in the middle of undoing is undone as well.
+// the journal first and then undone, so that a crash in the middle of undoing is undone as well. What cannot be undone either (a directory
+// that has become read-only) stays with its journal, for the next Recover.
 func All(t *tree.Tree, changes []*Change, hook Hook) *file.Fault {
 	if len(changes) == 1 && !changes[0].Remove {
 		return Put(changes[0], hook)
@@ -61,7 +63,9 @@ func All(t *tree.Tree, changes []*Change, hook Hook) *file.Fault {
 			fault = c.give(hook, false)
 		}
 		if fault != nil {
-			tx.undo()
+			if !tx.undo() {
+				fault.Message += "; a part of it is done and could not be undone yet: that is tried again when a tool comes here next"
+			}
 			return fault
 		}
 	}
@@ -292,18 +296,28 @@ func (c *Change) take(hook Hook) *file.Fault {
 		return f
 	}
 	if !c.original(dir, c.tmp) {
-		unix.Renameat2(dir, c.tmp, dir, name, unix.RENAME_NOREPLACE)
+		c.kept = !c.putBack()
 		return changed(c.Place.Path)
 	}
 	c.done = true
 	return nil
 }
 
-// abandon removes what was staged. Nothing has been given a name.
+// putBack gives what was taken its name again, unless somebody has put something there meanwhile: that stays, and would have replaced
+// it. It reports whether nobody misses what is under the name of ours now.
+func (c *Change) putBack() bool {
+	err := unix.Renameat2(c.Place.Dir, c.tmp, c.Place.Dir, c.Place.Name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EEXIST) {
+		err = unix.Unlinkat(c.Place.Dir, c.tmp, 0)
+	}
+	return err == nil
+}
+
+// abandon removes what was staged. No name is given, or none any more.
 func (tx *transaction) abandon() {
 	for i := len(tx.changes) - 1; i >= 0; i-- {
 		c := tx.changes[i]
-		if !c.Remove && c.ino != 0 {
+		if !c.Remove && c.ino != 0 && !c.kept {
 			unix.Unlinkat(c.Place.Dir, c.tmp, 0)
 		}
 		c.unmake()
@@ -312,38 +326,51 @@ func (tx *transaction) abandon() {
 }
 
 // undo gives every name its old content back. If the journal cannot say so, a crash in the middle of it would do the whole: then
-// that is still all of it.
-func (tx *transaction) undo() {
+// that is still all of it. It reports whether all is as it was; otherwise journal and contents stay, and Recover goes on.
+func (tx *transaction) undo() bool {
 	tx.note("undo\n")
+	whole := true
 	for i := len(tx.changes) - 1; i >= 0; i-- {
 		c := tx.changes[i]
-		if !c.done {
-			continue
-		}
-		unlock, fault := lock(c.Place.Dir, c.Place.Path)
-		if fault != nil {
-			unlock = func() {}
-		}
-		if !c.Remove && c.Old != nil {
-			c.exchangeBack()
-		} else {
-			back(c.Place.Dir, c.Place.Name, c.tmp, c.Remove, false)
-		}
-		unlock()
+		whole = (!c.done || c.undo(tx.hook)) && !c.stuck() && whole
 	}
-	tx.abandon()
+	if whole {
+		tx.abandon()
+		return true
+	}
+	for _, c := range tx.changes {
+		c.closeMade()
+	}
+	return false
 }
 
-// back undoes one change: the staged content is under tmp again.
-func back(dir int, name, tmp string, remove, replaced bool) {
-	switch {
-	case remove:
-		unix.Renameat2(dir, tmp, dir, name, unix.RENAME_NOREPLACE)
-	case replaced:
-		unix.Renameat2(dir, tmp, dir, name, unix.RENAME_EXCHANGE)
-	default:
-		unix.Renameat2(dir, name, dir, tmp, unix.RENAME_NOREPLACE)
+// stuck reports whether a change that was not done could not be taken back either.
+func (c *Change) stuck() bool {
+	ino, _ := look(c.Place.Dir, c.Place.Name)
+	return c.kept && (c.Remove || ino == c.ino)
+}
+
+// undo reports whether the name has its old content again, or what somebody else has put there meanwhile.
+func (c *Change) undo(hook Hook) bool {
+	if hook.step("back") != nil {
+		return false
 	}
+	unlock, fault := lock(c.Place.Dir, c.Place.Path)
+	if fault != nil {
+		return false
+	}
+	defer unlock()
+	switch {
+	case c.Remove:
+		return c.putBack()
+	case c.Old != nil:
+		return c.exchangeBack()
+	}
+	if ino, _ := look(c.Place.Dir, c.Place.Name); ino != c.ino {
+		return true
+	}
+	err := unix.Renameat2(c.Place.Dir, c.Place.Name, c.Place.Dir, c.tmp, unix.RENAME_NOREPLACE)
+	return err == nil || errors.Is(err, unix.ENOENT)
 }
 
 // clean ends a change that has happened.
@@ -357,6 +384,9 @@ func (tx *transaction) clean() *file.Fault {
 		}
 	}
 	if failed != nil {
+		for _, c := range tx.changes {
+			c.closeMade()
+		}
 		return &file.Fault{Status: file.Error, Code: file.CodeIOError, Message: "changed, but a directory could not be synced: " + failed.Error()}
 	}
 	for _, c := range tx.changes {
@@ -441,10 +471,14 @@ func Recover(dir int, judge func(rel string) bool) error {
 		return err
 	}
 	rec := parse(string(data))
+	settled := true
 	for _, e := range rec.entries {
 		if judge(e.rel) {
-			e.settle(dir, rec.commit && !rec.undo)
+			settled = e.settle(dir, rec.commit && !rec.undo) && settled
 		}
+	}
+	if !settled { // who comes next may have more luck
+		return nil
 	}
 	if !rec.commit || rec.undo {
 		for i := len(rec.dirs) - 1; i >= 0; i-- {
@@ -506,36 +540,58 @@ func (rec *record) line(line string) {
 	}
 }
 
-// settle brings one name to the end of its change, or back to the beginning. What lies under the two names says how far it had come.
-func (e entry) settle(home int, forward bool) {
+// settle brings one name to the end of its change, or back to the beginning, and reports whether it is there.
+func (e entry) settle(home int, forward bool) bool {
 	if !strings.HasPrefix(e.tmp, Prefix) || strings.Contains(e.tmp, "/") || e.tmp == Journal {
-		return
+		return true
 	}
 	dir, name, err := descend(home, e.rel)
 	if err != nil {
-		return
+		return slices.ContainsFunc([]error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EINVAL}, func(gone error) bool { return errors.Is(err, gone) })
 	}
 	defer unix.Close(dir)
-	atIno, at := look(dir, name)
-	tmpIno, tmp := look(dir, e.tmp)
-	given := e.staged != 0 && atIno == e.staged
-	if e.take {
-		given = at == "-" && tmp == e.old
-	}
-	switch {
-	case forward && !given && e.take && at == e.old:
-		unix.Unlinkat(dir, name, 0)
-	case forward && !given && !e.take && e.staged != 0 && tmpIno == e.staged && at == e.old:
-		if e.old == "-" {
-			unix.Renameat2(dir, e.tmp, dir, name, unix.RENAME_NOREPLACE)
-		} else {
-			unix.Renameat(dir, e.tmp, dir, name)
+	if e.pending(dir, name, forward) {
+		e.move(dir, name, forward)
+		if e.pending(dir, name, forward) {
+			return false
 		}
-	case !forward && given:
-		back(dir, name, e.tmp, e.take, e.old != "-")
 	}
 	unix.Unlinkat(dir, e.tmp, 0)
 	syncDir(dir, nil)
+	return true
+}
+
+// pending reports whether there is something to move. What lies under the two names says how far it had come.
+func (e entry) pending(dir int, name string, forward bool) bool {
+	atIno, at := look(dir, name)
+	tmpIno, tmp := look(dir, e.tmp)
+	switch {
+	case forward && e.take:
+		return at == e.old
+	case forward:
+		return e.staged != 0 && atIno != e.staged && tmpIno == e.staged && at == e.old
+	case e.take:
+		return at == "-" && tmp != "-" && tmp != ""
+	}
+	return e.staged != 0 && atIno == e.staged
+}
+
+// move makes the one rename that is pending, or its opposite.
+func (e entry) move(dir int, name string, forward bool) {
+	switch {
+	case forward && e.take:
+		unix.Unlinkat(dir, name, 0)
+	case forward && e.old == "-":
+		unix.Renameat2(dir, e.tmp, dir, name, unix.RENAME_NOREPLACE)
+	case forward:
+		unix.Renameat(dir, e.tmp, dir, name)
+	case e.take:
+		unix.Renameat2(dir, e.tmp, dir, name, unix.RENAME_NOREPLACE)
+	case e.old != "-":
+		unix.Renameat2(dir, e.tmp, dir, name, unix.RENAME_EXCHANGE)
+	default:
+		unix.Renameat2(dir, name, dir, e.tmp, unix.RENAME_NOREPLACE)
+	}
 }
 
 // identity is what a file that nobody has written to since still has.

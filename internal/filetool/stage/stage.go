@@ -69,6 +69,7 @@ type Change struct {
 	staged  *os.File // locked, so that nobody takes it for abandoned; nil in a transaction once it is written, whose journal is locked
 	ino     uint64   // of the staged file
 	done    bool     // the name has been given
+	kept    bool     // what lies under tmp is somebody else's, who would miss it
 	late    bool     // synced when all of a transaction is written
 	madeDir []made
 }
@@ -365,10 +366,9 @@ func (c *Change) give(hook Hook, clean bool) (fault *file.Fault) {
 	} else {
 		fault = tree.Fault(c.Place.Path, err)
 	}
-	keep := false
 	if clean {
 		defer func() {
-			if !keep {
+			if !c.kept {
 				unix.Unlinkat(dir, c.tmp, 0)
 			}
 		}()
@@ -378,7 +378,7 @@ func (c *Change) give(hook Hook, clean bool) (fault *file.Fault) {
 	}
 	// Locks are between tools. A command that takes the name of ours away has its reasons, and does not give the file its content.
 	if ino, _ := look(dir, c.tmp); ino != c.ino {
-		keep = true
+		c.kept = true
 		return changed(c.Place.Path)
 	}
 	switch {
@@ -402,7 +402,7 @@ func (c *Change) give(hook Hook, clean bool) (fault *file.Fault) {
 		}
 		if err == nil {
 			if !c.original(dir, c.tmp) {
-				keep = !c.exchangeBack()
+				c.kept = !c.exchangeBack()
 				return changed(c.Place.Path)
 			}
 			c.done = true
