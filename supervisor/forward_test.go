@@ -140,7 +140,7 @@ func TestForwardRefused(t *testing.T) {
 	if r := b.do(api.Request{Op: api.OpSessionForward, Forward: &api.SessionForward{SessionID: id, Port: 8000}}); r.Outcome != api.OutcomeFaulted || r.ErrorCode != api.CodeInvalidParams {
 		t.Errorf("without a connection: %+v", r)
 	}
-	if _, err := b.Join(t.Context(), alice, "i-none"); err != errNoLane {
+	if _, _, err := b.Join(t.Context(), alice, "i-none"); err != errNoLane {
 		t.Errorf("joined what never was: %v", err)
 	}
 	if n := b.fake.called("connect"); n != 0 {
@@ -161,14 +161,14 @@ func TestForwardCarries(t *testing.T) {
 	}
 	stranger := alice
 	stranger.UID++
-	if conn, err := b.Join(t.Context(), stranger, lane.intent); err != errNoLane {
+	if conn, _, err := b.Join(t.Context(), stranger, lane.intent); err != errNoLane {
 		t.Errorf("another joined: %v", err)
 		conn.Close()
 	}
-	if _, err := b.Join(t.Context(), alice, deaf.intent); err == nil {
+	if _, _, err := b.Join(t.Context(), alice, deaf.intent); err == nil {
 		t.Error("where nobody listens somebody answered")
 	}
-	conn, err := b.Join(t.Context(), alice, lane.intent)
+	conn, _, err := b.Join(t.Context(), alice, lane.intent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,13 +181,13 @@ func TestForwardCarries(t *testing.T) {
 	conn.Close() // twice counts once
 	var all []net.Conn
 	for range mostJoined {
-		conn, err := b.Join(t.Context(), alice, lane.intent)
+		conn, _, err := b.Join(t.Context(), alice, lane.intent)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, conn)
 	}
-	if conn, err := b.Join(t.Context(), alice, lane.intent); err == nil {
+	if conn, _, err := b.Join(t.Context(), alice, lane.intent); err == nil {
 		t.Error("one too many is carried")
 		conn.Close()
 	} else if err.(*api.Error).Code != api.CodeTooManyRequests {
@@ -209,7 +209,7 @@ func TestForwardCarries(t *testing.T) {
 	if diff := cmp.Diff(&api.ForwardResult{Status: "closed", Port: 8001, Refused: 1}, other.Payload.Forward); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := b.Join(t.Context(), alice, lane.intent); err != errNoLane {
+	if _, _, err := b.Join(t.Context(), alice, lane.intent); err != errNoLane {
 		t.Errorf("joined what has ended: %v", err)
 	}
 }
@@ -235,7 +235,7 @@ func TestForwardIsCut(t *testing.T) {
 			if lane == nil {
 				t.Fatalf("%+v", r)
 			}
-			conn, err := b.Join(t.Context(), alice, lane.intent)
+			conn, _, err := b.Join(t.Context(), alice, lane.intent)
 			if err != nil {
 				t.Fatal(err)
 			}
