@@ -2,11 +2,13 @@ package integration
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -355,7 +357,7 @@ func TestForward(t *testing.T) {
 	c := d.Client()
 	session := opened(t, c, func(o *api.SessionOpen) { o.Target.Local.Env = map[string]api.EnvValue{"PS1": {Text: "$ "}} }).SessionID
 	s := openShell(t, c, api.Exec{SessionID: session, Argv: []string{"/bin/bash", "--norc", "-i"}})
-	s.run("mkdir /tmp/w; cd /tmp/w; echo from inside > page; head -c 3000000 /dev/zero > large")
+	s.run("mkdir /tmp/w; cd /tmp/w; echo from inside > page; head -c 3000000 /dev/zero > large; head -c 50000000 /dev/zero > huge")
 
 	if _, err := c.Forward(t.Context(), session, 9999); !codeIs(err, api.CodeForwardNotAllowed) {
 		t.Errorf("a port that is not granted: %v", err)
@@ -456,10 +458,28 @@ func TestForward(t *testing.T) {
 	if err := third.Wait(); err != nil {
 		t.Errorf("the interrupt key: %v %q", err, told.all)
 	}
+
+	// Who reads nothing of what comes is waited for by nobody: not by the end of the session either.
+	s.keys("python3 -m http.server 8001 --bind 127.0.0.1\n")
+	s.expect(`Serving HTTP`)
 	fourth, told := forward("0:8001")
-	told.until(t, "forwarding")
-	if _, err := c.Close(t.Context(), api.SessionClose{SessionID: session, Mode: "force"}); err != nil {
-		t.Error(err)
+	if m = regexp.MustCompile(`forwarding (127\.0\.0\.1:\d+) to port`).FindStringSubmatch(told.until(t, "forwarding")); m == nil {
+		t.Fatalf("it says %q", told.all)
+	}
+	idle, err := net.Dial("tcp", m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	if _, err := idle.Write([]byte("GET /huge HTTP/1.0\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(`GET /huge`)
+	time.Sleep(300 * time.Millisecond) // every buffer on the way is full
+	ctx, cancel := context.WithTimeout(t.Context(), atMost)
+	defer cancel()
+	if r, err := c.Close(ctx, api.SessionClose{SessionID: session, Mode: "force"}); err != nil || r.Outcome != api.OutcomeOK {
+		t.Fatalf("%+v, %v", r, err)
 	}
 	told.until(t, "has ended")
 	fourth.Wait()

@@ -179,6 +179,7 @@ func Entrypoint(op api.Op) (ref string, ok bool) {
 
 // Options tune an Engine.
 type Options struct {
+	Search      time.Duration // for one kind of change that [Engine.Least] looks for; 0 means 20 seconds
 	Deadline    time.Duration // of every entry point; 0 means 500 ms for an open, 250 ms for the rest
 	MaxInput    int           // bytes of the canonical input; 0 means 1 MiB
 	MaxOverruns int           // late evaluations in a row, or running on behind our back, before quarantine; 0 means 8

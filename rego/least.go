@@ -81,7 +81,7 @@ func (e *Engine) Least(ctx context.Context, ref string, in Input) ([]Least, erro
 		if strings.Contains(of, "ceiling") && slices.ContainsFunc(found, func(l Least) bool { return l.Of != "request" }) {
 			continue // the operator has nothing against it
 		}
-		s.tried, s.until = 0, time.Now().Add(searchTime)
+		s.tried, s.until = 0, time.Now().Add(cmp.Or(e.opts.Search, searchTime))
 		steps := s.smallest(trees[of])
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (e *Engine) Least(ctx context.Context, ref string, in Input) ([]Least, erro
 	return found, nil
 }
 
-// searchTime bounds the search for one kind of change, as maxTried does.
+// searchTime bounds the search for one kind of change, as maxTried does, where [Options] say nothing.
 const searchTime = 20 * time.Second
 
 // trees are what may be changed, by kind: places in the input, or nil for the data.

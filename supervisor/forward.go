@@ -31,7 +31,8 @@ type lane struct {
 
 	once        sync.Once
 	mu          sync.Mutex
-	live        map[net.Conn]bool // nil once it has ended
+	live        map[*joined]bool // nil once it has ended
+	entering    int              // connections that are being made
 	joined      sync.WaitGroup
 	connections atomic.Int64
 	refused     atomic.Int64
@@ -44,12 +45,13 @@ func (l *lane) end() (cut int64) {
 	l.once.Do(func() {
 		close(l.cut)
 		l.mu.Lock()
-		defer l.mu.Unlock()
-		for conn := range l.live {
-			conn.Close()
+		live := l.live
+		l.live = nil
+		l.mu.Unlock()
+		for j := range live {
+			j.Close()
 			cut++
 		}
-		l.live = nil
 	})
 	return cut
 }
@@ -61,28 +63,40 @@ func (l *lane) enter() *api.Error {
 	switch {
 	case l.live == nil:
 		return errNoLane
-	case len(l.live) >= mostJoined:
+	case len(l.live)+l.entering >= mostJoined:
 		return api.Errorf(api.CodeTooManyRequests, "%d connections are carried already", mostJoined)
 	}
+	l.entering++
 	l.joined.Add(1)
 	return nil
 }
 
-// carries notes a connection that was made; it reports false where the lane has ended meanwhile.
-func (l *lane) carries(conn net.Conn) bool {
+// failed is that none was made.
+func (l *lane) failed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.entering--
+	l.joined.Done()
+}
+
+// carries notes a connection that was made; it reports false where the lane has ended meanwhile.
+func (l *lane) carries(j *joined) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entering--
 	if l.live == nil {
+		l.joined.Done()
 		return false
 	}
-	l.live[conn] = true
+	l.live[j] = true
 	return true
 }
 
-func (l *lane) leave(conn net.Conn) {
+func (l *lane) leave(j *joined) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.live, conn)
+	delete(l.live, j)
+	l.joined.Done()
 }
 
 var errNoLane = api.Errorf(api.CodeForwardEnded, "the forwarding has ended, or never was")
@@ -122,7 +136,7 @@ func actForward(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.
 		e := api.Errorf(api.CodeInvalidParams, "who forwards keeps a connection for it")
 		return failedForward(e.Code, ""), e
 	}
-	l := &lane{session: c.session, port: c.req.Forward.Port, cut: make(chan struct{}), live: map[net.Conn]bool{}}
+	l := &lane{session: c.session, port: c.req.Forward.Port, cut: make(chan struct{}), live: map[*joined]bool{}}
 	if fault := c.session.admitLane(l, s.now()); fault != nil {
 		return failedForward(fault.Code, ""), fault
 	}
@@ -147,33 +161,34 @@ func actForward(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.
 	}}, nil
 }
 
-// Join makes a connection inside, for a lane of the caller's. He relays, and closes it. It can be half closed, as one over TCP.
-func (s *Supervisor) Join(ctx context.Context, p api.Principal, intent string) (net.Conn, error) {
+// Join makes a connection inside, for a lane of the caller's. He relays, and closes it. When the lane ends, which waits for nobody, it is
+// closed under his hands, and so is cut.
+func (s *Supervisor) Join(ctx context.Context, p api.Principal, intent string) (conn net.Conn, cut <-chan struct{}, err error) {
 	v, _ := s.lanes.Load(intent)
 	l, ok := v.(*lane)
 	if !ok || !owns(l.session.principal, p) {
-		return nil, errNoLane
+		return nil, nil, errNoLane
 	}
 	if err := l.enter(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	conn, err := s.launcher.Connect(ctx, l.session.id, l.port)
-	switch {
-	case err != nil:
+	inside, err := s.launcher.Connect(ctx, l.session.id, l.port)
+	if err != nil {
 		l.refused.Add(1)
-		l.joined.Done()
-		return nil, runnerError(err)
-	case !l.carries(conn):
-		conn.Close()
-		l.joined.Done()
-		return nil, errNoLane
+		l.failed()
+		return nil, nil, runnerError(err)
+	}
+	j := &joined{Conn: inside, lane: l}
+	if !l.carries(j) {
+		inside.Close()
+		return nil, nil, errNoLane
 	}
 	l.connections.Add(1)
 	l.session.touch(s.now())
-	return &joined{Conn: conn, lane: l}, nil
+	return j, l.cut, nil
 }
 
-// joined is one connection into a session. Its counts are its lane's.
+// joined is one connection into a session. Its counts are its lane's. It can be half closed, as one over TCP.
 type joined struct {
 	net.Conn
 	lane *lane
@@ -202,10 +217,7 @@ func (j *joined) CloseWrite() error {
 
 func (j *joined) Close() error {
 	err := j.Conn.Close()
-	j.gone.Do(func() {
-		j.lane.leave(j.Conn)
-		j.lane.joined.Done()
-	})
+	j.gone.Do(func() { j.lane.leave(j) })
 	return err
 }
 

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -135,13 +136,15 @@ func (x *execution) recorded(s *Supervisor) (*api.Recording, *api.Error) {
 		return nil, nil
 	}
 	r, w := io.Pipe()
-	defer r.Close()
 	var told castTold
+	written := make(chan struct{})
 	go func() {
+		defer close(written)
 		var err error
 		told, err = writeCast(w, x.log, x.shell.nonce, true)
 		w.CloseWithError(err)
 	}()
+	defer func() { r.Close(); <-written }() // the log is closed after this
 	sum := sha256.New()
 	in := bufio.NewReaderSize(io.TeeReader(r, sum), castInline+1)
 	out := &api.Output{}
@@ -186,24 +189,24 @@ func writeCast(w io.Writer, log *spool.Log, nonce string, whole bool) (castTold,
 		return c.told, err
 	}
 	if len(c.rest) > 0 {
-		c.event(c.told.last, "o", string([]rune(string(c.rest))))
+		err = c.event(c.told.last, "o", string([]rune(string(c.rest))))
 	}
 	if !all {
 		c.told.truncated = true
-		c.event(c.told.last, "m", "truncated: sizes and input of here on were not recorded")
+		err = errors.Join(err, c.event(c.told.last, "m", "truncated: sizes and input of here on were not recorded"))
 	}
 	if total > kept {
 		c.told.truncated = true
 		if whole {
-			c.event(c.told.last, "m", fmt.Sprintf("truncated: %d bytes of output follow", total-kept))
+			err = errors.Join(err, c.event(c.told.last, "m", fmt.Sprintf("truncated: %d bytes of output follow", total-kept)))
 		}
 	}
-	return c.told, c.w.Flush()
+	return c.told, cmp.Or(err, c.w.Flush())
 }
 
 // cast is an asciicast while it is written.
 type cast struct {
-	w     *bufio.Writer // whose error is sticky
+	w     *bufio.Writer
 	tape  *tape
 	at    int64 // how far the tape has been read
 	begun int64 // Unix time of the header
@@ -214,19 +217,19 @@ type cast struct {
 func (c *cast) note(n spool.Note) error {
 	if n.Kind == noteHeader {
 		c.begun = n.AtNS
-		c.w.Write(n.Data)
-		return c.w.WriteByte('\n')
+		_, err := fmt.Fprintf(c.w, "%s\n", n.Data)
+		return err
 	}
 	if err := c.output(min(n.At, c.tape.end)); err != nil {
 		return err
 	}
 	switch n.Kind {
 	case noteSize:
-		c.event(n.AtNS-c.begun, "r", string(n.Data))
+		return c.event(n.AtNS-c.begun, "r", string(n.Data))
 	case noteTyped:
-		c.event(n.AtNS-c.begun, "i", string([]rune(string(n.Data))))
+		return c.event(n.AtNS-c.begun, "i", string([]rune(string(n.Data))))
 	case noteSecret:
-		c.event(n.AtNS-c.begun, "i", "[not recorded]")
+		return c.event(n.AtNS-c.begun, "i", "[not recorded]")
 	}
 	return nil
 }
@@ -246,7 +249,9 @@ func (c *cast) output(until int64) error {
 		whole := len(b) - partial(b)
 		c.rest = bytes.Clone(b[whole:])
 		if whole > 0 {
-			c.event(p.atNS-c.begun, "o", string([]rune(string(b[:whole]))))
+			if err := c.event(p.atNS-c.begun, "o", string([]rune(string(b[:whole])))); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -266,7 +271,7 @@ func partial(b []byte) int {
 }
 
 // event writes one line. Time does not go back.
-func (c *cast) event(ns int64, kind, data string) {
+func (c *cast) event(ns int64, kind, data string) error {
 	c.told.last = max(c.told.last, ns)
 	c.told.events++
 	b := fmt.Appendf(c.w.AvailableBuffer(), "[%d.%06d, %q, ", c.told.last/1e9, c.told.last%1e9/1e3, kind)
@@ -274,7 +279,8 @@ func (c *cast) event(ns int64, kind, data string) {
 	if err != nil {
 		panic(err) // it is UTF-8
 	}
-	c.w.Write(append(b, "]\n"...))
+	_, err = c.w.Write(append(b, "]\n"...))
+	return err
 }
 
 // host.shell.recording

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -162,9 +163,12 @@ func (s *Supervisor) ran(x *execution, r *api.ShellResult) *api.Error {
 	if end == 0 {
 		end = x.log.Kept(spool.Stdout)
 	}
-	first := max(c.From, x.log.First(spool.Stdout))
+	first := min(max(c.From, x.log.First(spool.Stdout)), end) // of what is kept: others may have written on
 	b := make([]byte, min(end-first, mostInline))
 	n, err := x.log.ReadAt(spool.Stdout, b, first)
+	if errors.Is(err, spool.ErrGone) { // since a moment ago
+		b, n, err = nil, 0, nil
+	}
 	if err != nil && err != io.EOF {
 		return api.Errorf(api.CodeBlobFailed, "output: %v", err)
 	}

@@ -309,7 +309,7 @@ func TestSnapshotEvery(t *testing.T) {
 	for range 20 {
 		b.exec(id, "true")
 	}
-	for limit := time.Now().Add(10 * time.Second); b.taken.newest.Load() < 40; time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(time.Minute); b.taken.newest.Load() < 40; time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatalf("the newest is of %d records, of %d", b.taken.newest.Load(), b.journal.Next())
 		}

@@ -98,10 +98,8 @@ func (l *Log) Note(note Note) error {
 	return nil
 }
 
-// Notes hands out what was noted, in order. whole is false where there was more than could be kept.
+// Notes hands out what was noted, in order. whole is false where there was more than could be kept. fn may read the log.
 func (l *Log) Notes(fn func(Note) error) (whole bool, err error) {
-	l.reading.RLock()
-	defer l.reading.RUnlock()
 	l.mu.Lock()
 	file, size, whole, closed := l.notes.file, l.notes.size, !l.notes.full, l.closed
 	l.mu.Unlock()
@@ -111,8 +109,26 @@ func (l *Log) Notes(fn func(Note) error) (whole bool, err error) {
 	case file == nil:
 		return true, nil
 	}
-	_, full, err := readNotes(io.NewSectionReader(file, 0, size), fn)
+	_, full, err := readNotes(io.NewSectionReader(openNotes{l, file}, 0, size), fn)
 	return whole && !full, err
+}
+
+// openNotes is the file of notes of a log, as long as the log is open: nobody who reads holds that up for longer than a read.
+type openNotes struct {
+	log  *Log
+	file *os.File
+}
+
+func (n openNotes) ReadAt(b []byte, off int64) (int, error) {
+	n.log.reading.RLock()
+	defer n.log.reading.RUnlock()
+	n.log.mu.Lock()
+	closed := n.log.closed
+	n.log.mu.Unlock()
+	if closed {
+		return 0, fmt.Errorf("notes of %s: %w", n.log.id, os.ErrClosed)
+	}
+	return n.file.ReadAt(b, off)
 }
 
 // readNotes reads notes up to the first that is not whole: a process that is killed leaves whole ones.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 )
 
 func noted(t *testing.T, l *Log) (all []string, whole bool) {
@@ -19,6 +20,31 @@ func noted(t *testing.T, l *Log) (all []string, whole bool) {
 		t.Fatal(err)
 	}
 	return all, whole
+}
+
+// A log that is closed while its notes are read is closed: who reads hears of it, and may read the log as he goes.
+func TestNotesOfAClosedLog(t *testing.T) {
+	l := fresh(t).CreateRing("x", 1<<20)
+	if err := l.Record(1 << 10); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := l.Note(Note{Kind: 'i', AtNS: 1, Data: []byte("typed")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed, seen := make(chan struct{}), 0
+	_, err := l.Notes(func(Note) error {
+		seen++
+		go func() { defer close(closed); l.Close() }()
+		time.Sleep(20 * time.Millisecond) // until Close waits, if it has to
+		_, err := l.ReadAt(Stdout, make([]byte, 1), 0)
+		return err
+	})
+	<-closed
+	if !errors.Is(err, os.ErrClosed) || seen != 1 {
+		t.Errorf("after %d notes: %v", seen, err)
+	}
 }
 
 // R171: of a ring that is recorded the beginning stays, too, with what was noted and where; so does that of the one which a

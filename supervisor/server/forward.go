@@ -52,13 +52,18 @@ func forward(c *call) {
 		receipt, failed = c.server.sup.Forward(ctx, req, closed, func(intent string) { opened <- intent })
 	}()
 	select {
-	case <-done: // refused
-		c.failBriefly(receipt, failed)
-		return
+	case <-done:
 	case intent := <-opened:
 		defer func() { <-done }()
 		defer close(closed)
 		c.keepOpen(intent, done)
+		return
+	}
+	select {
+	case intent := <-opened: // and ended at once
+		c.keepOpen(intent, done)
+	default: // refused
+		c.failBriefly(receipt, failed)
 	}
 }
 
@@ -97,7 +102,7 @@ func (c *call) join() {
 		c.fail(refused)
 		return
 	}
-	inside, err := c.server.sup.Join(c.r.Context(), req.Principal, c.query.Get("of"))
+	inside, cut, err := c.server.sup.Join(c.r.Context(), req.Principal, c.query.Get("of"))
 	if err != nil {
 		c.fail(err)
 		return
@@ -111,6 +116,13 @@ func (c *call) join() {
 	conn.SetReadLimit(1 << 20)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.r.Context()))
 	defer cancel()
+	go func() { // a client that reads nothing is not waited for
+		select {
+		case <-cut:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	out := make(chan bool, 1)
 	go func() {
 		whole := sendParts(ctx, conn, inside)

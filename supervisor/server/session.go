@@ -143,9 +143,10 @@ func (sessionService) CreateSession(ctx context.Context, ask *rpc.CreateSessionR
 		}
 		shell.SessionID = r.SessionID
 	}
-	s, refused := c.openIn(ctx, ask.AgentId, shell)
+	s, code, refused := c.openIn(ctx, ask.AgentId, shell)
 	if refused != nil {
-		if open != nil && ctx.Err() == nil {
+		// Where another call has the key, the session is that call's.
+		if open != nil && ctx.Err() == nil && code != api.CodeKeyConflict && code != api.CodeKeyInFlight {
 			c.discard(ctx, ask.AgentId, shell.SessionID)
 		}
 		return nil, refused
@@ -207,11 +208,19 @@ func seconds(n uint32) int64 { return int64(n) * int64(time.Second) }
 // size is a number of columns or rows; one that no terminal has stays one.
 func size(n uint32) int { return int(min(n, math.MaxInt32)) }
 
-// openIn opens a shell. One that has ended by now was there, and what it wrote can be read.
-func (c *call) openIn(ctx context.Context, agent string, shell *api.Exec) (*api.Shell, error) {
+// openIn opens a shell, or returns the code of the refusal with the error that the caller gets. A shell that has ended by now was
+// there, and what it wrote can be read.
+func (c *call) openIn(ctx context.Context, agent string, shell *api.Exec) (*api.Shell, api.Code, error) {
+	failed := func(err error) (*api.Shell, api.Code, error) {
+		var code api.Code
+		if e, ok := errors.AsType[*api.Error](err); ok {
+			code = e.Code
+		}
+		return nil, code, c.failed(ctx, err)
+	}
 	req, err := c.operation(api.OpShellOpen, agent, shell)
 	if err != nil {
-		return nil, c.failed(ctx, err)
+		return failed(err)
 	}
 	if req.Key != "" {
 		req.Key += "/shell"
@@ -219,11 +228,11 @@ func (c *call) openIn(ctx context.Context, agent string, shell *api.Exec) (*api.
 	s, r, err := c.server.sup.OpenShell(ctx, req)
 	switch {
 	case err != nil:
-		return nil, c.failed(ctx, err)
+		return failed(err)
 	case s != nil:
-		return s, nil
+		return s, "", nil
 	case r.Outcome != api.OutcomeOK || r.Payload.Exec == nil:
-		return nil, remoteReceipt(r)
+		return nil, r.ErrorCode, remoteReceipt(r)
 	}
 	s = &api.Shell{Status: api.ShellClosed, Process: api.Process{
 		ExecID: r.ExecID, SessionID: r.SessionID, Principal: r.Principal, Argv: shell.Argv, QueuedAtNS: r.AdmittedAtNS,
@@ -231,7 +240,7 @@ func (c *call) openIn(ctx context.Context, agent string, shell *api.Exec) (*api.
 	if r.Payload.Exec.ExitCode < 0 || r.Payload.Exec.ErrorCode != "" {
 		s.Status = api.ShellError
 	}
-	return s, nil
+	return s, "", nil
 }
 
 // discard ends a session whose shell could not be had. Its own receipt says how that went.

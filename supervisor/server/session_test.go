@@ -395,6 +395,32 @@ func TestSessionServiceErrors(t *testing.T) {
 	}
 }
 
+// CreateSession with a key happens once: the same request has the same session for its answer, and another request under the key changes
+// nothing, the session least of all.
+func TestSessionServiceKeys(t *testing.T) {
+	b := newBox(t, Options{}, ofSessions(t))
+	c := b.remote(t)
+	create := func(cols uint32) (*rpc.CreateSessionResponse, error) {
+		ctx, info := connect.NewClientContext(t.Context())
+		info.RequestHeader().Set("Idempotency-Key", "once")
+		return c.CreateSession(ctx, &rpc.CreateSessionRequest{Cols: cols})
+	}
+	first, err := create(80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := create(80); err != nil || again.SessionId != first.SessionId {
+		t.Errorf("%v %v, the first was %v", again, err, first)
+	}
+	if _, err := create(100); connect.CodeOf(err) != connect.CodeAlreadyExists {
+		t.Errorf("another size under the key: %v", err)
+	}
+	sessions, err := b.Sessions(t.Context(), api.Read{})
+	if err != nil || len(sessions) != 1 || sessions[0].EndedAtNS != 0 {
+		t.Errorf("%+v %v", sessions, err)
+	}
+}
+
 // A read that policy denies is refused with its receipt, and what CreateSession opened for a shell that is denied is closed again.
 func TestSessionServiceDenials(t *testing.T) {
 	b := newBox(t, Options{}, ofSessions(t))

@@ -108,6 +108,9 @@ func New() *Metrics {
 	for _, verdict := range []string{"allowed", "refused"} {
 		m.relayed.WithLabelValues(verdict)
 	}
+	for _, layer := range layers {
+		m.refusals.WithLabelValues(layer)
+	}
 	for _, condition := range Conditions {
 		m.alerts.WithLabelValues(condition)
 	}
@@ -178,9 +181,12 @@ var codes = func() map[api.Code]bool {
 	return all
 }()
 
+// layers are those that refuse things at run time.
+var layers = []string{"seccomp", "network", "dns"}
+
 // layer is a layer that refuses things at run time. What a session's relay says is not ours to trust.
 func layer(name string) string {
-	if slices.Contains([]string{"seccomp", "network", "dns"}, name) {
+	if slices.Contains(layers, name) {
 		return name
 	}
 	return other
