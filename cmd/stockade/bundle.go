@@ -201,7 +201,10 @@ func (c *cli) supportBundle(ctx context.Context, o *bundleOptions) error {
 			err = document(&content, v)
 		}
 		if err != nil {
-			p.Missing = err.Error()
+			p.Missing = "not readable"
+			if e, ok := errors.AsType[*api.Error](err); ok { // its message may quote anything
+				p.Missing = string(e.Code)
+			}
 			c.say("%s: %v", p.Name, err)
 			continue
 		}
@@ -237,6 +240,7 @@ func (c *cli) supportBundle(ctx context.Context, o *bundleOptions) error {
 		}
 	}
 	if err != nil {
+		_ = os.Remove(o.out) // so that it can be asked for again
 		return fmt.Errorf("write %s: %w", o.out, err)
 	}
 	_, err = fmt.Fprintln(c.stdout, o.out)

@@ -120,7 +120,7 @@ func (c *Conn) Do(ctx context.Context, r *file.Request, blobs map[string]*os.Fil
 		return &d.Result, nil, nil
 	}
 	content, size, err := sealed(got.fds[0])
-	if err == nil && size != stored.SizeBytes {
+	if err == nil && (size != stored.SizeBytes || size > maxContent) {
 		content.Close()
 		err = errMalformed
 	}

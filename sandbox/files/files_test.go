@@ -250,7 +250,17 @@ func TestALyingWorker(t *testing.T) {
 	defer unix.Close(open)
 	sealed, _, _ := Seal(strings.NewReader("abc"))
 	defer sealed.Close()
+	const huge = maxContent + 1
+	zeros, _ := unix.MemfdCreate("zeros", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	defer unix.Close(zeros)
+	if err := unix.Ftruncate(zeros, huge); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(zeros), unix.F_ADD_SEALS, seals); err != nil {
+		t.Fatal(err)
+	}
 	for name, answer := range map[string]func(fd int){
+		"a content of zeros":   func(fd int) { packet.Send(fd, result("sha256:00", huge), zeros) },
 		"nothing":              func(fd int) { packet.Send(fd, nil) },
 		"no document":          func(fd int) { packet.Send(fd, append(other[:9:9], '{')) },
 		"another operation":    func(fd int) { packet.Send(fd, other) },

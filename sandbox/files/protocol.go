@@ -99,6 +99,10 @@ type (
 // maxAnswer bounds what the worker says of one request: it becomes part of a record.
 const maxAnswer = 4 << 20
 
+// maxContent bounds what comes with a reply: it is what a tool reads at the most. A memory file of zeros costs the worker nothing,
+// and would cost its caller a disk.
+const maxContent = 1 << 30
+
 var errMalformed = errors.New("files: malformed message")
 
 func encode(kind byte, call uint64, body any) ([]byte, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -36,15 +37,15 @@ func (s *Server) remotes() map[string]http.Handler {
 	v1, reflection := grpcreflect.NewHandlerV1(reflector, options)
 	v1alpha, early := grpcreflect.NewHandlerV1Alpha(reflector, options)
 	return map[string]http.Handler{
-		service: s.remote(sessions, false),
-		v1:      s.remote(reflection, true),
-		v1alpha: s.remote(early, true),
+		service: s.remote(service, sessions, false),
+		v1:      s.remote(v1, reflection, true),
+		v1alpha: s.remote(v1alpha, early, true),
 	}
 }
 
 // remote gives a handler of remote procedures the bounds of every request. One that converses takes messages as long as each
 // comes in time; of another the one message does, with all that it needs.
-func (s *Server) remote(next http.Handler, converses bool) http.Handler {
+func (s *Server) remote(service string, next http.Handler, converses bool) http.Handler {
 	refusals := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{server: s, w: w, r: r, control: http.NewResponseController(w)}
@@ -65,6 +66,11 @@ func (s *Server) remote(next http.Handler, converses bool) http.Handler {
 			return
 		}
 		defer c.end()
+		if t := s.options.Traces; t != nil {
+			ctx, end := t.Call(r.Context(), r.Header, strings.Trim(service, "/"))
+			defer end()
+			r = r.WithContext(ctx)
+		}
 		in := &arriving{c: c, announced: r.ContentLength, each: converses}
 		if in.announced < 0 || in.announced > api.MaxBody {
 			in.announced = api.MaxBody

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -28,6 +32,7 @@ import (
 	"github.com/stockade-dev/stockade/supervisor"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/rpc"
+	"github.com/stockade-dev/stockade/supervisor/telemetry"
 )
 
 // remoteProtocols are the ways to ask for a remote procedure.
@@ -401,9 +406,7 @@ func TestSessionServiceKeys(t *testing.T) {
 	b := newBox(t, Options{}, ofSessions(t))
 	c := b.remote(t)
 	create := func(cols uint32) (*rpc.CreateSessionResponse, error) {
-		ctx, info := connect.NewClientContext(t.Context())
-		info.RequestHeader().Set("Idempotency-Key", "once")
-		return c.CreateSession(ctx, &rpc.CreateSessionRequest{Cols: cols})
+		return c.CreateSession(declaring(t.Context(), "Idempotency-Key", "once"), &rpc.CreateSessionRequest{Cols: cols})
 	}
 	first, err := create(80)
 	if err != nil {
@@ -418,6 +421,44 @@ func TestSessionServiceKeys(t *testing.T) {
 	sessions, err := b.Sessions(t.Context(), api.Read{})
 	if err != nil || len(sessions) != 1 || sessions[0].EndedAtNS != 0 {
 		t.Errorf("%+v %v", sessions, err)
+	}
+}
+
+// What a procedure does is below the span of who called it (R257).
+func TestSessionServiceSpans(t *testing.T) {
+	var sent []string
+	var mu sync.Mutex
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		sent = append(sent, string(body))
+	}))
+	defer collector.Close()
+	traces, err := telemetry.OpenTraces(collector.URL, "1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBox(t, Options{Traces: traces}, ofSessions(t), func(c *supervisor.Config) { c.Traces = traces })
+	ctx := declaring(t.Context(), "Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	if _, err := b.remote(t).CreateSession(ctx, &rpc.CreateSessionRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := traces.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	all := strings.Join(sent, "\n")
+	for _, want := range []string{`"name":"` + rpc.SessionServiceName + `"`, `"parentSpanId":"00f067aa0ba902b7"`, `"name":"host.session.open"`} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %s in %s", want, all)
+		}
+	}
+	for _, m := range regexp.MustCompile(`"traceId":"([0-9a-f]*)"`).FindAllStringSubmatch(all, -1) {
+		if m[1] != "4bf92f3577b34da6a3ce929d0e0e4736" {
+			t.Errorf("a span is in trace %s", m[1])
+		}
 	}
 }
 

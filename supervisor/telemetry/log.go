@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // Redactor knows the secrets that are in use, and takes them out of text. Every line of the log passes it, and so does
@@ -112,7 +113,8 @@ func NewLog(w io.Writer, level slog.Leveler, form string, r *Redactor) (*slog.Lo
 	return nil, fmt.Errorf("log format %q: want text or json", form)
 }
 
-// attr is what of a member of a line is written. The handler escapes what a terminal would act on.
+// attr is what of a member of a line is written. Handlers escape what a terminal would act on, but that of JSON only what is ASCII: the
+// rest of it is replaced here.
 func (r *Redactor) attr(_ []string, a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
 	var text string
@@ -132,7 +134,12 @@ func (r *Redactor) attr(_ []string, a slog.Attr) slog.Attr {
 		most = stackText
 	}
 	// Cut last: the half of a secret would not be found.
-	text = strings.ToValidUTF8(r.Clean(text), "\uFFFD")
+	text = strings.Map(func(c rune) rune {
+		if c >= 0x7f && !unicode.IsPrint(c) {
+			return unicode.ReplacementChar
+		}
+		return c
+	}, r.Clean(text))
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}

@@ -52,8 +52,8 @@ func TestLogIsShortAndPlain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log.Info("said", "said", "\x1b]0;owned\a\xff"+strings.Repeat("a", 1<<20), "panic", any("\x1b[31m"))
-		if got := out.Bytes(); len(got) > 3*lineText || bytes.ContainsAny(got, "\x1b\a") {
+		log.Info("said", "said", "\x1b]0;owned\a\xff"+strings.Repeat("a", 1<<20), "panic", any("\x1b[31m"), "c1", "\u009b31m\u007f\u202e")
+		if got := out.Bytes(); len(got) > 3*lineText || bytes.ContainsAny(got, "\x1b\a\u009b\u007f\u202e") {
 			t.Errorf("%s: a line of %d bytes: %.80q", form, len(got), got)
 		}
 	}
