@@ -5,12 +5,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -20,7 +24,7 @@ import (
 func TestMetricsOfADaemon(t *testing.T) {
 	needRoot(t)
 	socket := filepath.Join(t.TempDir(), "metrics.sock")
-	d := start(t, "--metrics", "unix:"+socket, "--load-interval", "250ms")
+	d := start(t, "--metrics", "unix:"+socket, "--load-interval", "250ms", "--long-running", "500ms")
 	c := d.Client()
 	const secret, label, argument = "hunter2-canary", "label-canary", "argv-canary"
 	session := opened(t, c, func(o *api.SessionOpen) { o.Labels = map[string]string{"canary": label} }).SessionID
@@ -58,7 +62,7 @@ func TestMetricsOfADaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	var after string
-	for _, moved := range []struct{ text, line string }{
+	table := []struct{ text, line string }{
 		{"during", `stockade_sessions_active\{state="ready"\} 1`},
 		{"during", `stockade_executions_active\{state="running"\} 1`},
 		{"during", `stockade_policy_violations_total\{code="[a-z_]+",op="host.session.open"\} 1`},
@@ -78,7 +82,21 @@ func TestMetricsOfADaemon(t *testing.T) {
 		{"after", `stockade_command_latency_seconds_count\{op="host.shell.open",[^}]*\} 1`},
 		{"after", `stockade_sessions_active\{state="ready"\} 0`},
 		{"after", `stockade_operations_in_flight 0`},
-	} {
+		{"during", `stockade_operations_in_flight 1`},
+		{"during", `stockade_session_idle 0`},
+		{"during", `stockade_session_idle_longest_seconds 0`},
+		{"after", `stockade_session_memory_bytes \d\S*`},
+		{"during", `stockade_session_memory_bytes [1-9]\S*`},
+		{"during", `stockade_process_count [1-9]\d*`},
+		{"during", `stockade_long_running 1`},
+		{"after", `stockade_long_running 0`},
+		{"during", `stockade_alerts_total\{condition="long_running"\} [1-9]\d*`},
+		{"during", `stockade_sandbox_denials_total\{layer="network"\} \d+`},
+		{"during", `stockade_queue_depth\{queue="execution"\} 0`},
+		{"during", `stockade_adopted_total\{kind="session"\} 0`},
+		{"during", `stockade_relay_connections_total\{verdict="allowed"\} \d+`},
+	}
+	for _, moved := range table {
 		line := regexp.MustCompile("(?m)^" + moved.line + "$")
 		if moved.text == "during" {
 			if !line.MatchString(during) {
@@ -92,6 +110,29 @@ func TestMetricsOfADaemon(t *testing.T) {
 				t.Errorf("after the end there is no line %s", moved.line)
 				break
 			}
+		}
+	}
+	// What the guide lists, with its type, is what is served, and each of it has a line above.
+	guide, err := os.ReadFile("../docs/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := func(text, form string) map[string]string {
+		all := map[string]string{}
+		for _, m := range regexp.MustCompile(form).FindAllStringSubmatch(text, -1) {
+			all[m[1]] = m[2]
+		}
+		return all
+	}
+	listed := kinds(string(guide), "(?m)^\\| `(stockade_[a-z_]+)` \\| ([a-z]+) \\|")
+	if diff := cmp.Diff(listed, kinds(after, `(?m)^# TYPE (stockade_[a-z_]+) ([a-z]+)$`)); diff != "" || len(listed) < 20 {
+		t.Errorf("%d are listed; served are others: %s", len(listed), diff)
+	}
+	for name := range listed {
+		if !slices.ContainsFunc(table, func(row struct{ text, line string }) bool {
+			return regexp.MustCompile("^" + name + `(_count|_sum)?( |\\\{)`).MatchString(row.line)
+		}) {
+			t.Errorf("nothing is asserted of %s", name)
 		}
 	}
 	for _, word := range []string{secret, label, argument, session, s.exec, r.IntentID, "none-such"} {

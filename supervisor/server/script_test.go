@@ -481,7 +481,6 @@ func TestPathAndBody(t *testing.T) {
 		{"POST", "/v1/drain", `{"undo":true}`, api.OpDrain, ""},
 		{"POST", "/v1/log/level", `{"level":"debug"}`, api.OpLogLevel, ""},
 		{"POST", "/v1/log/level", ``, "", ""},
-		{"GET", "/v1/settings", ``, api.OpSettings, ""},
 		{"POST", "/v1/policy/activate", `{"strict":true,"live":"narrow"}`, api.OpPolicyActivate, ""},
 		{"POST", "/v1/policy/activate", ``, "", ""},
 		{"POST", "/v1/ops/admin.policy.activate", `{}`, api.OpPolicyActivate, ""},
