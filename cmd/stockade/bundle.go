@@ -94,7 +94,7 @@ func (c *cli) bundleParts(o *bundleOptions) []*bundlePart {
 		}},
 		{Name: "outcomes.json", Why: "how many receipts there are with which outcome and code", make: c.bundledOutcomes},
 	}
-	unnamed := func(context.Context) (any, error) { return nil, errors.New("say --state DIR where it can be read") }
+	unnamed := func(context.Context) (any, error) { return nil, absent("say --state DIR where it can be read") }
 	verify, check := unnamed, unnamed
 	if o.verify.state != "" {
 		verify = func(context.Context) (any, error) { return c.verified(&o.verify, nil) }
@@ -187,6 +187,22 @@ func shownLines(log io.Reader, n int) (any, error) {
 	return map[string]any{"lines": kept, "lines_of_another_form": other}, lines.Err()
 }
 
+// absent is why there is no such part, in words of ours.
+type absent string
+
+func (a absent) Error() string { return string(a) }
+
+// whyMissing is what a manifest says of an error. Words that are none of ours may quote anything.
+func whyMissing(err error) string {
+	if why, ok := errors.AsType[absent](err); ok {
+		return string(why)
+	}
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		return string(e.Code)
+	}
+	return "not readable"
+}
+
 func (c *cli) supportBundle(ctx context.Context, o *bundleOptions) error {
 	files := map[string][]byte{}
 	parts := c.bundleParts(o)
@@ -201,10 +217,7 @@ func (c *cli) supportBundle(ctx context.Context, o *bundleOptions) error {
 			err = document(&content, v)
 		}
 		if err != nil {
-			p.Missing = "not readable"
-			if e, ok := errors.AsType[*api.Error](err); ok { // its message may quote anything
-				p.Missing = string(e.Code)
-			}
+			p.Missing = whyMissing(err)
 			c.say("%s: %v", p.Name, err)
 			continue
 		}

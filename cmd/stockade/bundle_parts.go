@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -97,7 +96,7 @@ func (c *cli) bundledMetrics(ctx context.Context) (any, error) {
 		}
 	}
 	if where == "" {
-		return nil, errors.New("the supervisor serves none: stockaded --metrics")
+		return nil, absent("the supervisor serves none: stockaded --metrics")
 	}
 	return scraped(ctx, where)
 }
@@ -119,7 +118,7 @@ func scraped(ctx context.Context, where string) (verbatim, error) {
 	}
 	answer, err := scrape.Do(req)
 	if err != nil {
-		return nil, errors.New("they cannot be asked for where the supervisor says that they are")
+		return nil, absent("they cannot be asked for where the supervisor says that they are")
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
@@ -137,7 +136,7 @@ func scraped(ctx context.Context, where string) (verbatim, error) {
 		return nil, err
 	}
 	if kept.Len() == 0 {
-		return nil, errors.New("what answers there is no supervisor of ours")
+		return nil, absent("what answers there is no supervisor of ours")
 	}
 	return verbatim(kept.Bytes()), nil
 }
@@ -193,7 +192,7 @@ func (c *cli) bundledCheck(ctx context.Context, o *bundleOptions) (any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("stockaded fsck: %w", err)
 		}
-		return nil, errors.New("stockaded fsck: what it says is no report")
+		return nil, absent("stockaded fsck: what it says is no report")
 	}
 	return found, nil
 }
@@ -202,15 +201,15 @@ func (c *cli) bundledCheck(ctx context.Context, o *bundleOptions) (any, error) {
 func bundledJournal(ctx context.Context, n int) (any, error) {
 	program, err := exec.LookPath("journalctl")
 	if err != nil {
-		return nil, errors.New("there is no journalctl here: --log names a file")
+		return nil, absent("there is no journalctl here: --log names a file")
 	}
 	out, err := exec.CommandContext(ctx, program, "--no-pager", "--quiet", "--output=cat", fmt.Sprintf("--lines=%d", max(0, n)),
 		"--unit=stockaded.service", "--unit=stockade-run.service").Output()
 	if err != nil {
-		return nil, errors.New("journalctl does not tell: --log names a file")
+		return nil, absent("journalctl does not tell: --log names a file")
 	}
 	if len(bytes.TrimSpace(out)) == 0 {
-		return nil, errors.New("journalctl has nothing of the units stockaded and stockade-run: --log names a file")
+		return nil, absent("journalctl has nothing of the units stockaded and stockade-run: --log names a file")
 	}
 	return shownLines(bytes.NewReader(out), n)
 }

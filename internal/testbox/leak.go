@@ -208,7 +208,11 @@ func (s Scope) processes(r Residue) error {
 		if err != nil || slices.Contains(s.PIDs, pid) || !s.owns(pid) {
 			continue
 		}
-		r["process "+comm(pid)+" "+state(pid)]++
+		name := "process " + comm(pid)
+		if state(pid) == "Z" { // whether one of the others runs or sleeps at this moment says nothing
+			name += ", a zombie"
+		}
+		r[name]++
 		for _, kind := range []string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"} {
 			mine, err := os.Readlink("/proc/self/ns/" + kind)
 			if err != nil {
