@@ -465,7 +465,12 @@ func TestUnderway(t *testing.T) {
 	defer cancel()
 	var waiting sync.WaitGroup
 	for range most {
-		waiting.Go(func() { ask(polls, "GET", "/v1/events?wait_ms=60000", nil) })
+		waiting.Go(func() {
+			for polls.Err() == nil { // again where the question below had the place
+				ask(polls, "GET", "/v1/events?wait_ms=60000", nil)
+				time.Sleep(time.Millisecond)
+			}
+		})
 	}
 	full := func() bool {
 		status, body := ask(t.Context(), "GET", "/v1/version", nil)
