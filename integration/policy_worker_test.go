@@ -66,7 +66,7 @@ func TestPolicyWorkers(t *testing.T) {
 	}
 	eventually(t, "all workers are there", full)
 	// The leak check, on which the rest and many other tests rely, sees them.
-	if now, err := d.Remains().Take(); err != nil || now["process stockade-policy S"] == 0 {
+	if now, err := d.Remains().Take(); err != nil || now["process stockade-policy"] == 0 {
 		t.Errorf("the leak check sees %v, %v", now, err)
 	}
 
