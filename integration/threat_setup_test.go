@@ -34,7 +34,7 @@ var setupThreats = []threat{
 	{id: "T016", what: "a mount has other flags than decided", try: mountFlags, control: flagsOfNobody},
 	{id: "T022", what: "what forks at once is born outside the group", try: bornInside, control: bornOutside},
 	{id: "T023", what: "devices, past one of two hierarchies", try: devices, control: devicesOfTheHost},
-	{id: "T028", what: "ids that are read as others", shown: "sandbox TestSpecValidate"},
+	{id: "T028", what: "ids that are read as others", shown: "rego TestIdentities"},
 	{id: "T029", what: "id maps that overlap", shown: "sandbox/runc TestIDRanges"},
 	{id: "T036", what: "a step of the set-up fails", shown: "integration TestSetupFaults"},
 	{id: "T037", what: "a layer that the kernel lacks", shown: "sandbox/runc TestMissingLayer"},

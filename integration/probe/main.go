@@ -116,8 +116,10 @@ var attempts = map[string]attempt{
 	"clone-into-cgroup": cloneIntoCgroup,
 
 	// Kernel surface.
-	"tiocsti":           func([]string) (string, error) { return "", terminal(unix.TIOCSTI) },
-	"tioclinux":         func([]string) (string, error) { return "", terminal(0x541c) },
+	"tiocsti":           func([]string) (string, error) { return "", terminal(unix.TIOCSTI, zeros) },
+	"tioclinux":         func([]string) (string, error) { return "", terminal(0x541c, screen) },
+	"tiocsetd":          func([]string) (string, error) { return "", terminal(unix.TIOCSETD, zeros) },
+	"tiocsctty":         func([]string) (string, error) { return "", terminal(unix.TIOCSCTTY, nil) },
 	"keyctl":            keyctl,
 	"add-key":           addKey,
 	"io-uring":          ioUring,
