@@ -35,6 +35,7 @@ var setupThreats = []threat{
 	{id: "T023", what: "devices, past one of two hierarchies", try: devices, control: devicesOfTheHost},
 	{id: "T028", what: "ids that are read as others", shown: "rego TestIdentities"},
 	{id: "T029", what: "id maps that overlap", shown: "sandbox/runc TestIDRanges"},
+	{id: "T030", what: "what one session leaves, another finds", try: apartFromOthers, control: together},
 	{id: "T036", what: "a step of the set-up fails", shown: "integration TestSetupFaults"},
 	{id: "T037", what: "a layer that the kernel lacks", shown: "sandbox/runc TestMissingLayer"},
 	{id: "T038", what: "an older Landlock", shown: "sandbox/guest TestLandlock"},
@@ -718,6 +719,29 @@ func devices(s *siege) {
 func devicesOfTheHost(s *siege) {
 	s.want("control: /dev/null", onHost(s, "read", "/dev/null"), "ok")
 	s.want("control: /dev/kmsg", onHost(s, "read", "/dev/kmsg"), "ok")
+}
+
+// leaving leaves something in each place that sessions could share; finding looks for it, a line for each place.
+const (
+	leaving = `for f in /dev/shm/canary /tmp/canary /home/sandbox/canary; do echo canary >$f; done; /mnt/probe/probe shm-make 1545`
+	finding = `for f in /dev/shm/canary /tmp/canary /home/sandbox/canary; do /mnt/probe/probe read $f; done; /mnt/probe/probe shm 1545`
+)
+
+// apartFromOthers: nothing of one session is in another, nor in one that is opened when it has ended.
+func apartFromOthers(s *siege) {
+	first, second := s.session(nil), s.session(nil)
+	s.want("left", shellAnswer(s, first, leaving), "ok")
+	const nothing = "ENOENT\nENOENT\nENOENT\nENOENT"
+	s.want("in another session", shellAnswer(s, second, finding), nothing)
+	s.close(first)
+	s.want("in a later one", shellAnswer(s, s.session(nil), finding), nothing)
+}
+
+// together: in one session it is found.
+func together(s *siege) {
+	session := s.session(nil)
+	s.want("control: left", shellAnswer(s, session, leaving), "ok")
+	s.want("control: found", shellAnswer(s, session, finding), "ok\nok\nok\nok")
 }
 
 // loadedLibraries (CVE-2019-14271): a root has its own ld.so.preload and name service; who loads them runs inside, or not at all.
