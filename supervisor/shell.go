@@ -413,18 +413,25 @@ func recollect(frames []api.Frame) *recollection {
 		if n, err := strconv.ParseInt(strings.TrimPrefix(p.CommandID, "c-"), 10, 64); err == nil {
 			r.minted = max(r.minted, n)
 		}
-		switch {
-		case f.Kind != api.FrameShell:
-		case p.Status == api.ShellBusy:
+		if f.Kind == api.FrameShell && p.Status == api.ShellBusy {
 			r.running = p.CommandID
-		case p.Offset > 0:
-			r.until, r.running = max(r.until, p.Offset), ""
-			if p.CommandID != "" {
-				r.ends[p.Offset] = p.CommandID
+		}
+		if at, command := endingOf(&f); at > 0 {
+			r.until, r.running = max(r.until, at), ""
+			if command != "" {
+				r.ends[at] = command
 			}
 		}
 	}
 	return r
+}
+
+// endingOf is where a prompt was there, or the output of the command before it ended, if a frame tells of that.
+func endingOf(f *api.Frame) (at int64, command string) {
+	if f.Kind != api.FrameShell || f.Payload.Status == api.ShellBusy {
+		return 0, ""
+	}
+	return f.Payload.Offset, f.Payload.CommandID
 }
 
 // recall has a shell that is read again give its commands the names that they have, and tell nothing twice. Frames that say
