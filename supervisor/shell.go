@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/stockade-dev/stockade/internal/escape"
 	"github.com/stockade-dev/stockade/internal/prompt"
 	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -498,12 +499,9 @@ func looks(line []byte) *api.ShellPrompt {
 	return &api.ShellPrompt{Text: text, Source: "pattern"}
 }
 
-// escapes are the sequences that a terminal does not show.
-var escapes = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\a\x1b]*(?:\a|\x1b\\\\)|[PX^_][^\x1b]*\x1b\\\\|[ -/]*[0-~])")
-
 // readable is text as it would be read: without escape sequences, and without whatever else is not for reading.
 func readable(b []byte) string {
-	text := escapes.ReplaceAllString(strings.ToValidUTF8(string(b), string(utf8.RuneError)), "")
+	text := escape.Strip(strings.ToValidUTF8(string(b), string(utf8.RuneError)))
 	if at := strings.LastIndexByte(strings.TrimRight(text, "\r"), '\r'); at >= 0 {
 		text = text[at+1:]
 	}

@@ -64,6 +64,7 @@ var Table = []Row{
 	{"internal/journal", []string{"internal/durable", "internal/failpoint"}, []string{unix, tlog, jsonexp}},
 
 	{"internal/prompt", nil, nil},
+	{"internal/escape", nil, nil},
 
 	// Manual pages. Only commands that were built to write them link it.
 	{"internal/manual", nil, []string{cobra, pflag}},
@@ -107,10 +108,10 @@ var Table = []Row{
 	// The supervisor and its two sides.
 	{"supervisor/ledger", []string{"supervisor/api", "rego", "sandbox"}, []string{jsonexp}},
 	{"supervisor/telemetry", []string{"supervisor/api"}, []string{otel, prometheus}},
-	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "supervisor/telemetry", "rego", "rego/bundle", "sandbox", "sandbox/file", "sandbox/files", "sandbox/launch", "sandbox/pty", "internal/prompt", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
+	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "supervisor/telemetry", "rego", "rego/bundle", "sandbox", "sandbox/file", "sandbox/files", "sandbox/launch", "sandbox/pty", "internal/prompt", "internal/escape", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
 		[]string{jsonexp, unix, tlog}},
 	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp, websocket}},
-	{"supervisor/tools", []string{"supervisor/api", "sandbox/file", "internal/filetool/glob"}, []string{jsonexp}},
+	{"supervisor/tools", []string{"supervisor/api", "sandbox/file", "internal/escape", "internal/filetool/glob"}, []string{jsonexp}},
 	{"supervisor/mcp", []string{"supervisor/api", "supervisor/tools"}, []string{mcpSDK, jsonSchema}},
 	{"supervisor/rpc", nil, []string{connect, protobuf}},
 	{"supervisor/server", []string{"supervisor/api", "supervisor/rpc", "supervisor/telemetry", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket, connect, grpcreflect, errdetails, protobuf}},
@@ -123,7 +124,7 @@ var Table = []Row{
 
 	// The five commands.
 	{"cmd/stockade-init", []string{"sandbox/guest", "sandbox/files", "internal/filetool", "internal/filetool/ripgrep"}, []string{unix}},
-	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/journal", "internal/manual"}, []string{cobra, cterm, pflag, mcpSDK, units, tlog, unix, jsonexp}},
+	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/escape", "internal/journal", "internal/manual"}, []string{cobra, cterm, pflag, mcpSDK, units, tlog, unix, jsonexp}},
 	{"cmd/stockaded", []string{"internal/filetool/ripgrep", "supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "supervisor/telemetry", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch", "internal/manual"},
 		[]string{cobra, fsnotify, hujson, jsonexp, pflag, systemd, unix}},
 	{"cmd/stockade-relay", []string{"sandbox/relay"}, nil},
