@@ -54,6 +54,7 @@ var Table = []Row{
 	// Tools without knowledge of what they serve.
 	{"internal/cleanup", nil, nil},
 	{"internal/failpoint", nil, nil},
+	{"internal/callfilter", nil, []string{unix}},
 	{"internal/openat2", nil, []string{unix}},
 	{"internal/packet", nil, []string{unix}},
 	{"internal/reexec", nil, []string{unix}},
@@ -86,7 +87,7 @@ var Table = []Row{
 	// Policy: the only place where OPA enters.
 	{"policies", nil, nil},
 	{"rego", []string{"supervisor/api", "sandbox"}, []string{opa, jsonexp, xnet}},
-	{"rego/worker", []string{"rego", "supervisor/api", "sandbox"}, []string{jsonexp, unix}},
+	{"rego/worker", []string{"internal/callfilter", "rego", "supervisor/api", "sandbox"}, []string{jsonexp, unix}},
 	{"rego/bundle", []string{"rego", "supervisor/api", "internal/durable"}, []string{opa, jsonexp, unix}},
 	{"rego/workbench", []string{"internal/durable", "rego", "rego/bundle", "policies", "supervisor/api", "sandbox"}, []string{cobra, jsonexp}},
 
@@ -98,7 +99,7 @@ var Table = []Row{
 	{"sandbox/notify", nil, []string{unix}},
 	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, libcgroups, mountinfo, runtimeSpec, unix}},
 	{"sandbox/host", []string{"sandbox", "sandbox/cgroup", "internal/thread"}, []string{nftables, unix}},
-	{"sandbox/relay", []string{"internal/packet"}, []string{unix, xnet}},
+	{"sandbox/relay", []string{"internal/callfilter", "internal/packet"}, []string{unix, xnet}},
 	{"sandbox/network", []string{"sandbox", "sandbox/relay", "internal/packet", "internal/cleanup"}, []string{netlink, nftables, unix}},
 	{"sandbox/oci", []string{"sandbox"}, []string{runtimeSpec}},
 	{"sandbox/workspace", []string{"internal/openat2", "sandbox", "internal/cleanup", "internal/thread"}, []string{jsonexp, unix}},
@@ -123,7 +124,7 @@ var Table = []Row{
 	{"integration/compare", []string{"sandbox/file", "supervisor/api", "supervisor/client", "internal/testbox", "policies", "rego", "rego/worker", "sandbox"}, nil},
 
 	// The five commands.
-	{"cmd/stockade-init", []string{"sandbox/guest", "sandbox/files", "internal/filetool", "internal/filetool/ripgrep"}, []string{unix}},
+	{"cmd/stockade-init", []string{"internal/callfilter", "sandbox/guest", "sandbox/files", "internal/filetool", "internal/filetool/ripgrep"}, []string{unix}},
 	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/escape", "internal/journal", "internal/manual"}, []string{cobra, cterm, pflag, mcpSDK, units, tlog, unix, jsonexp}},
 	{"cmd/stockaded", []string{"internal/filetool/ripgrep", "supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "supervisor/telemetry", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch", "internal/manual"},
 		[]string{cobra, fsnotify, hujson, jsonexp, pflag, systemd, unix}},
