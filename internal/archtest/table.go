@@ -66,6 +66,8 @@ var Table = []Row{
 	{"internal/journal", []string{"internal/durable", "internal/failpoint"}, []string{unix, tlog, jsonexp}},
 
 	{"internal/prompt", nil, nil},
+	{"internal/instant", nil, nil},
+	{"internal/carry", nil, []string{websocket}},
 	{"internal/escape", nil, nil},
 
 	// Manual pages. Only commands that were built to write them link it.
@@ -112,11 +114,11 @@ var Table = []Row{
 	{"supervisor/telemetry", []string{"supervisor/api"}, []string{otel, prometheus}},
 	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "supervisor/telemetry", "rego", "rego/bundle", "sandbox", "sandbox/file", "sandbox/files", "sandbox/launch", "sandbox/pty", "internal/prompt", "internal/escape", "internal/memfile", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
 		[]string{jsonexp, unix, tlog}},
-	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp, websocket}},
+	{"supervisor/client", []string{"supervisor/api", "internal/carry"}, []string{jsonexp, websocket}},
 	{"supervisor/tools", []string{"supervisor/api", "sandbox/file", "internal/escape", "internal/filetool/glob"}, []string{jsonexp}},
 	{"supervisor/mcp", []string{"supervisor/api", "supervisor/tools"}, []string{mcpSDK, jsonSchema}},
 	{"supervisor/rpc", nil, []string{connect, protobuf}},
-	{"supervisor/server", []string{"supervisor/api", "supervisor/rpc", "supervisor/telemetry", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket, connect, grpcreflect, errdetails, protobuf}},
+	{"supervisor/server", []string{"internal/carry", "supervisor/api", "supervisor/rpc", "supervisor/telemetry", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket, connect, grpcreflect, errdetails, protobuf}},
 
 	// Test equipment.
 	{"internal/archtest", nil, nil},
@@ -126,8 +128,8 @@ var Table = []Row{
 
 	// The five commands.
 	{"cmd/stockade-init", []string{"internal/callfilter", "sandbox/guest", "sandbox/files", "internal/filetool", "internal/filetool/ripgrep"}, []string{unix}},
-	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/escape", "internal/journal", "internal/manual"}, []string{cobra, cterm, pflag, mcpSDK, units, tlog, unix, jsonexp}},
-	{"cmd/stockaded", []string{"internal/filetool/ripgrep", "supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "supervisor/telemetry", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch", "internal/manual"},
+	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/escape", "internal/instant", "internal/journal", "internal/manual"}, []string{cobra, cterm, pflag, mcpSDK, units, tlog, unix, jsonexp}},
+	{"cmd/stockaded", []string{"internal/filetool/ripgrep", "internal/instant", "supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "supervisor/telemetry", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch", "internal/manual"},
 		[]string{cobra, fsnotify, hujson, jsonexp, pflag, systemd, unix}},
 	{"cmd/stockade-relay", []string{"sandbox/relay"}, nil},
 	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "sandbox/cgroup", "internal/failpoint", "internal/reexec", "internal/manual"}, []string{cobra, jsonexp, systemd, unix}},
