@@ -597,6 +597,7 @@ examples 2`},
 	{name: "docs/tools.md", script: `
 examples 6
 stockaded --state /tmp/sk/state & patience
+cd ws
 example >mcp.json
 python3 - <<'END'
 import json, subprocess
