@@ -48,10 +48,11 @@
 //	                                   warns it unasked; load.go: what it uses
 //	exec.go, execution.go, verdict.go  the life of a command, and how its end is told; hit.go: by which
 //	                                   ceiling; stdin.go, output.go
-//	approval.go                        what waits for somebody's leave before it is carried out
+//	approval.go, review.go             what waits for somebody's leave before it is carried out, and what is
+//	opinion.go, approvals.go           shown of it; who says what of it, and the list
 //	control.go, input.go, freeze.go    what is done to it while it lives
 //	shell.go, transcript.go            one on a terminal: where it is, and what came out of it;
-//	recording.go                       and what it looked like, from its beginning on
+//	bookmark.go, recording.go          where its commands ended, and what it looked like from its beginning on
 //	forward.go                         how its owner reaches a port inside
 //	keys.go, attach.go, shim.go        what is typed, request by request, by a hand, or a command at a time
 //	workspace.go, narrow.go            what is done to a session: its overlays, its network;
