@@ -99,7 +99,7 @@ var typed = regexp.MustCompile(`^\s*(\$ |# |sudo )?(stockaded?|stockade-run|curl
 // examples finds those of a text.
 func examples(text string) (all []example) {
 	lines := strings.Split(text, "\n")
-	blank := true
+	blank, below := true, false // an empty line before, an example right above
 	for i := 0; i < len(lines); i++ {
 		line := lines[i]
 		if mark, language, fence := strings.Cut(strings.TrimSpace(line), "```"); fence && mark == "" {
@@ -108,7 +108,7 @@ func examples(text string) (all []example) {
 				e.lines = append(e.lines, lines[i])
 			}
 			if language != "" || slices.ContainsFunc(e.lines, typed.MatchString) {
-				all = append(all, e)
+				all, below = append(all, e), true
 			}
 			continue
 		}
@@ -119,11 +119,11 @@ func examples(text string) (all []example) {
 				e.lines = append(e.lines, lines[i][min(indent, len(lines[i])):])
 			}
 			i--
-			all = append(all, e)
+			all, blank, below = append(all, e), false, true
+			continue
 		}
-		blank = strings.TrimSpace(line) == ""
-		if len(all) > 0 && all[len(all)-1].remark == "" && !blank && strings.HasPrefix(line, "*") {
-			all[len(all)-1].remark = line
+		if blank = strings.TrimSpace(line) == ""; !blank && below {
+			all[len(all)-1].remark, below = line, false
 		}
 	}
 	return all

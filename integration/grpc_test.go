@@ -170,6 +170,7 @@ func TestGRPCOverRestart(t *testing.T) {
 	}
 	events.Close()
 }
+
 // inOrder checks that the output of a program has all that is wanted, in this order.
 func inOrder(t *testing.T, text string, wanted ...string) {
 	t.Helper()
@@ -182,4 +183,3 @@ func inOrder(t *testing.T, text string, wanted ...string) {
 		text = after
 	}
 }
-
