@@ -499,7 +499,7 @@ var fileThreats = []threat{
 	{id: "T124", what: "sockets and devices", shown: "internal/filetool TestKindsOfFiles"},
 	{id: "T126", what: "files without an end", shown: "internal/filetool TestEndlessAndSparseFiles"},
 	{id: "T127", what: "sparse files", shown: "internal/filetool TestEndlessAndSparseFiles"},
-	{id: "T128", what: "one long line", shown: "internal/filetool TestEndlessAndSparseFiles"},
+	{id: "T128", what: "one long line", shown: "internal/filetool TestLongLines"},
 	{id: "T129", what: "files that grow and shrink", shown: "integration TestFileThreats"},
 	{id: "T130", what: "names of any bytes", shown: "internal/filetool TestNames"},
 	{id: "T132", what: "a kill in the middle of a write", shown: "internal/filetool TestFailuresAtEachStep"},

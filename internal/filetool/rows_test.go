@@ -567,7 +567,7 @@ func TestWritesThroughLinks(t *testing.T) {
 	}
 }
 
-// T126, T127, T128: no end, no size, no content.
+// T126, T127: no end, no size, no content.
 func TestEndlessAndSparseFiles(t *testing.T) {
 	b := newBox(t, file.Caps{})
 	f, err := os.Create(b.at("sparse"))
