@@ -56,9 +56,6 @@ func (t *Tools) grep(ctx context.Context, r *file.Request, res *file.Result) *fi
 		fault = g.file(ctx, p)
 	}
 	if fault != nil {
-		if fault.Status == file.IsDirectory || fault.Status == file.Conflict {
-			fault.Status = file.Error
-		}
 		return fault
 	}
 	if g.large > 0 && out.Code == "" {

@@ -198,6 +198,10 @@ func TestMain(m *testing.M) {
 		victim(dir)
 		return
 	}
+	if dir := os.Getenv("FILETOOL_DIR"); dir != "" {
+		breakdown(dir)
+		return
+	}
 	if os.Getenv("FILETOOL_STRANGER") != "" {
 		stranger()
 		return
@@ -205,7 +209,12 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "search" {
 		os.Exit(ripgrep.Serve())
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	if missing := unreached(); status == 0 && len(missing) > 0 {
+		fmt.Println("FAIL: no test has seen\n\t" + strings.Join(missing, "\n\t"))
+		status = 1
+	}
+	os.Exit(status)
 }
 
 func victim(dir string) {
