@@ -489,7 +489,7 @@ var fileThreats = []threat{
 	{id: "T112", what: "paths that climb", shown: "internal/filetool TestLinks"},
 	{id: "T113", what: "names that begin like a root", shown: "internal/filetool TestCapabilities"},
 	{id: "T114", what: "symbolic links", shown: "internal/filetool TestRaces"},
-	{id: "T115", what: "the table of lookups", shown: "internal/filetool TestLinks"},
+	{id: "T115", what: "the table of lookups", shown: "internal/filetool/tree TestLeadsWhereTheKernelLeads"},
 	{id: "T116", what: "directories and files are exchanged", shown: "internal/filetool TestRaces"},
 	{id: "T117", what: "the root is moved", shown: "integration TestFileThreats"},
 	{id: "T119", what: "a mount in the workspace", shown: "integration TestFileThreats"},

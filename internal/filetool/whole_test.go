@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -114,8 +115,12 @@ func TestFailuresAtEachStep(t *testing.T) {
 					if d := difference(got, whole); d != "" {
 						t.Errorf("%s, %v at %d (%s): not as before\n%s", name, errno, n, failed, d)
 					}
-					if errno != unix.EIO && o.Code != file.CodeNoSpace && o.Code != file.CodeNotKept {
-						t.Errorf("%s, %v at %s: %s", name, errno, failed, o.Code)
+					codes := []file.Code{file.CodeNoSpace, file.CodeNotKept}
+					if errno == unix.EIO {
+						codes = []file.Code{file.CodeIOError, file.CodeWriteFailed, file.CodeNotKept}
+					}
+					if o.Status != file.Error || !slices.Contains(codes, o.Code) {
+						t.Errorf("%s, %v at %s: %s %s", name, errno, failed, o.Status, o.Code)
 					}
 				}
 				// What could not be removed is found by the next change.
