@@ -72,6 +72,43 @@ func replaced(t testing.TB, d *testbox.Daemon) {
 	eventually(t, "a successor serves", func() bool { return serving() > before })
 }
 
+// TestOrderedMeanwhile: what an operator says to a daemon that is giving way to its successor is done, by the one or by the other.
+func TestOrderedMeanwhile(t *testing.T) {
+	for _, order := range []struct {
+		name          string
+		signal        unix.Signal
+		state, reason string // of its session, for the next one
+	}{
+		{"leave", unix.SIGUSR2, "ready", ""},
+		{"end", unix.SIGTERM, "closed", "shutdown"},
+	} {
+		t.Run(order.name, func(t *testing.T) {
+			t.Parallel()
+			d := start(t)
+			id := opened(t, d.Client(), nil).SessionID
+			if err := d.Hangup(); err != nil {
+				t.Fatal(err)
+			}
+			for end := time.Now().Add(20 * time.Second); !strings.Contains(d.Log(), "giving way"); time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("it does not give way\n%s", d.Log())
+				}
+			}
+			if err := unix.Kill(d.PID(), order.signal); err != nil {
+				t.Fatal(err)
+			}
+			if !d.Ended(20*time.Second) || d.Killed() {
+				t.Fatalf("it goes on, or died of the signal\n%s", d.Log())
+			}
+			again(t, d)
+			s, err := d.Client().Session(t.Context(), id)
+			if err != nil || s.State != order.state || s.Reason != order.reason {
+				t.Errorf("the session is %+v, %v", s, err)
+			}
+		})
+	}
+}
+
 // eventually waits for something that may take a moment.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()

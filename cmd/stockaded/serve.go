@@ -7,13 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/filetool/ripgrep"
 	"github.com/stockade-dev/stockade/sandbox"
@@ -53,6 +50,8 @@ type config struct {
 
 // serve runs the supervisor until ctx ends, and returns when nothing of it is left.
 func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
+	said := hear()
+	defer said.stop()
 	seen, log, err := c.observe(stderr)
 	if err != nil {
 		return err
@@ -133,19 +132,12 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	notify("READY=1")
 	log.Info("serving", "socket", c.socket, "state", state, "policy", c.policy)
 
-	upgrade, look, leave := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
-	signal.Notify(upgrade, unix.SIGHUP)
-	defer signal.Stop(upgrade)
-	signal.Notify(look, unix.SIGUSR1)
-	defer signal.Stop(look)
-	signal.Notify(leave, unix.SIGUSR2)
-	defer signal.Stop(leave)
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	ctx, ended := context.WithCancel(ctx)
+	serving, ended := context.WithCancel(ctx)
 	defer ended()
 	watching.Go(func() {
-		alive(ctx, func(ctx context.Context) error {
+		alive(serving, func(ctx context.Context) error {
 			_, err := client.New(c.socket).Version(ctx)
 			sup.Answers()
 			return err
@@ -153,15 +145,15 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	})
 	if watched {
 		watching.Go(func() {
-			if err := watch(ctx, source.Source, log, func() { reload(ctx, sup, supervisor.TriggerFile, log) }); err != nil {
+			if err := watch(serving, source.Source, log, func() { reload(serving, sup, supervisor.TriggerFile, log) }); err != nil {
 				log.Error("the policy is not watched: SIGUSR1 or stockade policy activate takes up a change", "error", err)
 			}
 		})
 	}
 	var cause error
-	for stop := false; !stop; {
+	for stop := said.end; !stop; {
 		select {
-		case <-upgrade:
+		case <-said.upgrade:
 			if err := c.ready(ctx); err != nil {
 				sup.RefuseReload(supervisor.TriggerSignal, err)
 				continue
@@ -172,16 +164,16 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 			ended()
 			watching.Wait()
 			seen.close() // for the successor to serve
-			return c.succeed(srv, sup, ln, runner)
-		case <-leave:
+			return c.succeed(ctx, said, srv, sup, ln, runner)
+		case <-said.leave:
 			notify("STOPPING=1")
 			log.Info("leaving what lives to the runner")
 			keep = true
 			ended()
 			watching.Wait()
 			return c.leave(srv, sup, runner)
-		case <-look:
-			watching.Go(func() { reload(ctx, sup, supervisor.TriggerSignal, log) })
+		case <-said.look:
+			watching.Go(func() { reload(serving, sup, supervisor.TriggerSignal, log) })
 			continue
 		case <-ctx.Done():
 		case cause = <-served:

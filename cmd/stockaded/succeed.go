@@ -108,8 +108,8 @@ func (c *config) understands(ctx context.Context) error {
 }
 
 // succeed leaves everything that lives to the runner, and executes the program that now is where
-// this one was started from, in this process. It returns only if that fails.
-func (c *config) succeed(srv *server.Server, sup *supervisor.Supervisor, ln net.Listener, runner *runner) error {
+// this one was started from, in this process. It returns if that fails, or if somebody has it leave meanwhile.
+func (c *config) succeed(ctx context.Context, said *orders, srv *server.Server, sup *supervisor.Supervisor, ln net.Listener, runner *runner) error {
 	socket, err := server.Keep(ln)
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), c.drain)
@@ -119,9 +119,13 @@ func (c *config) succeed(srv *server.Server, sup *supervisor.Supervisor, ln net.
 	if err := c.leave(srv, sup, runner); err != nil {
 		return err
 	}
+	if said.toLeave() {
+		return nil
+	}
 	if err := pass(socket, ourName); err != nil {
 		return err
 	}
+	said.handOver(ctx)
 	err = unix.Exec(c.program, os.Args, os.Environ())
 	return fmt.Errorf("execute %s: %w", c.program, err)
 }
