@@ -175,7 +175,7 @@ func breakdown(dir string) {
 		os.Exit(2)
 	}
 	b := &box{dir: dir, blobs: map[string][]byte{}}
-	tools, err := Open(Config{Root: root, Workdir: "/work", walked: true, Load: b.load})
+	tools, err := Open(Config{Root: root, Workdir: "/work", Load: b.load})
 	if err != nil {
 		os.Exit(2)
 	}

@@ -254,14 +254,14 @@ func TestRipgrepFindsTheSame(t *testing.T) {
 }
 
 // printsTheSame holds what the native engine answers against what ripgrep itself prints, line by line: what it names says nothing of lines. It
-// leaves out the patterns that are two things in the two languages.
+// leaves out the patterns that are two things in the two languages, and globs with **, which goes over no newline in a name there (ripgrep 13).
 func printsTheSame(t *testing.T, rg, dir string, b *box, asks []file.Grep) {
 	t.Helper()
 	two := []string{`\b`, `\w`, `\W`, `\s`, `\d`, `[^`, `\x{FFFD}`, `\A`, `\z`, `\pL`, `\n`, "\r", "."}
 	compared, limit := 0, int64(100_000_000)
 	b.config.Runtime.Results, b.config.Runtime.OutputBytes = limit, 1<<40
 	for _, ask := range asks {
-		if ask.Multiline || !ask.FixedStrings && slices.ContainsFunc(two, func(s string) bool { return strings.Contains(ask.Pattern, s) }) {
+		if ask.Multiline || strings.Contains(ask.GlobFilter, "**") || !ask.FixedStrings && slices.ContainsFunc(two, func(s string) bool { return strings.Contains(ask.Pattern, s) }) {
 			continue
 		}
 		ask.MaxResults = &limit
