@@ -43,6 +43,9 @@ func otherTerminals(s *siege) {
 func drivenTerminal(s *siege) {
 	const hostile = "\x1b]0;owned\x07\x1b[2Jx\u009b31m"
 	session := s.session(func(o *api.SessionOpen) { o.Labels = map[string]string{"job": "1"} })
+	sh := openShell(s.T, s.c, api.Exec{SessionID: session, Argv: []string{"/bin/bash", "--norc", "-i"}, EnvPatch: map[string]api.EnvValue{"PS1": {Text: hostile + "$ "}}})
+	defer sh.close("force")
+	sh.run("true " + hostile[:4])
 	ran, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{hostile}})
 	if err != nil {
 		s.Fatal(err)
@@ -52,7 +55,8 @@ func drivenTerminal(s *siege) {
 	}
 	for _, args := range [][]string{
 		{"exec", session, "--", hostile}, {"exec", "--cwd", "/" + hostile, session, "--", "true"}, {"ps", "--all"}, {"receipts", "list"}, {"show", ran.ExecID},
-		{"events", session}, {"exec", hostile, "--", "true"},
+		{"events", session}, {"exec", hostile, "--", "true"}, {"ps", "--all", "--json"}, {"show", "--json", ran.ExecID}, {"show", sh.exec}, {"show", "--json", sh.exec},
+		{"receipts", "list", "--json"}, {"shell", "play", hostile}, {"shell", "--observe", hostile},
 	} {
 		cmd := exec.Command(filepath.Join(s.d.Bin, "stockade"), args...)
 		cmd.Env = []string{"STOCKADE_SOCKET=" + s.d.Socket}
@@ -115,9 +119,9 @@ func hungUp(s *siege) {
 	t.keys("sh -c 'trap \"echo told >/tmp/told; exit\" HUP; echo listening; while :; do sleep 0.05; done'\n")
 	t.expect("listening\r\n")
 	t.close("")
-	r := shell(s.T, s.c, session, "cat /tmp/told; pgrep -c . || ps ax")
-	if out := text(r.Payload.Exec.Stdout); !strings.HasPrefix(out, "told\n") {
-		s.Errorf("the foreground: %q", out)
+	r := shell(s.T, s.c, session, "cat /tmp/told; for p in /proc/[0-9]*; do readlink $p/fd/0; done | grep -c pts")
+	if out := text(r.Payload.Exec.Stdout); out != "told\n0\n" {
+		s.Errorf("the foreground, and who is left at a terminal: %q", out)
 	}
 	t = openShell(s.T, s.c, api.Exec{SessionID: session, Argv: []string{"sh", "-c", "trap '' HUP TERM INT; echo deaf; while :; do sleep 0.05; done"}})
 	t.expect("deaf\r\n")

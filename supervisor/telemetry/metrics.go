@@ -164,7 +164,9 @@ func (m *Metrics) Settled(r *api.Receipt) {
 const InShell = "host.shell.command"
 
 // Command counts a command that has ended in a shell which says where its commands begin and end.
-func (m *Metrics) Command(took time.Duration) { m.commands.WithLabelValues(InShell, "ok").Observe(seconds(took)) }
+func (m *Metrics) Command(took time.Duration) {
+	m.commands.WithLabelValues(InShell, "ok").Observe(seconds(took))
+}
 
 // known is a code of ours, or "other": policies deny with codes of their own, and those may be made of what a caller said.
 func known(code api.Code) string {
