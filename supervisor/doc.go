@@ -48,7 +48,8 @@
 //	                                   warns it unasked; load.go: what it uses
 //	exec.go, execution.go, verdict.go  the life of a command, and how its end is told; hit.go: by which
 //	                                   ceiling; stdin.go, output.go
-//	approval.go                        what waits for somebody's leave before it is carried out
+//	approval.go, review.go             what waits for somebody's leave before it is carried out, and what is
+//	opinion.go, approvals.go           shown of it; who says what of it, and the list
 //	control.go, input.go, freeze.go    what is done to it while it lives
 //	shell.go, transcript.go            one on a terminal: where it is, and what came out of it;
 //	recording.go                       and what it looked like, from its beginning on
