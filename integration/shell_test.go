@@ -552,7 +552,7 @@ func shellCommands(t *testing.T, c *client.Client, bash api.Exec) {
 // environment is overlaid as theirs (R142).
 func shellAsCommand(t *testing.T, c *client.Client, bash api.Exec) {
 	const look = `grep -E '^(Uid|Gid|Groups|NoNewPrivs|Seccomp|Seccomp_filters|Cap.*):' /proc/self/status; ulimit -a; ` +
-		`sed 's/x-[a-z0-9]*/x/g' /proc/self/cgroup; cut -d' ' -f4- /proc/self/mountinfo; for n in user mnt pid net ipc uts cgroup time; do readlink /proc/self/ns/$n; done; echo $MINE`
+		`sed 's|/x/[0-9]*$|/x|' /proc/self/cgroup; cut -d' ' -f4- /proc/self/mountinfo; for n in user mnt pid net ipc uts cgroup time; do readlink /proc/self/ns/$n; done; echo $MINE`
 	patch := map[string]api.EnvValue{"MINE": {Text: "overlaid"}}
 	ran, err := c.Exec(t.Context(), api.Exec{SessionID: bash.SessionID, Argv: []string{"/bin/bash", "-c", look}, EnvPatch: patch})
 	if err != nil || ran.Outcome != api.OutcomeOK {
@@ -594,8 +594,9 @@ func otherPrograms(t *testing.T, c *client.Client, session string) {
 	s.want("its end", fmt.Sprintf("%s %d", s.get().Status, *s.get().ExitCode), "CLOSED 4")
 
 	// The files of a user's that leave nothing of the hooks leave him a shell that is known by its looks.
-	shell(t, c, session, `mkdir -p /tmp/own && echo "PROMPT_COMMAND='true'; PS1='own> '" >/tmp/own/.bashrc`)
-	s = openShell(t, c, api.Exec{SessionID: session, Argv: []string{"/bin/bash", "-i"}, EnvPatch: map[string]api.EnvValue{"HOME": {Text: "/tmp/own"}, "TERM": {Text: "dumb"}}})
+	shell(t, c, session, `echo "PROMPT_COMMAND='true'; PS1='own> '" >~/.bashrc`)
+	defer shell(t, c, session, "rm ~/.bashrc")
+	s = openShell(t, c, api.Exec{SessionID: session, Argv: []string{"/bin/bash", "-i"}, EnvPatch: map[string]api.EnvValue{"TERM": {Text: "dumb"}}})
 	defer s.close("force")
 	s.expect(`own> $`)
 	s.idle()
