@@ -179,6 +179,10 @@ var rows = slices.Concat([]row{
 	{"T101 T102", "tiocsti", is("EPERM"), is("ok", "EIO"), unfiltered}, // EIO: sysctl dev.tty.legacy_tiocsti is 0, as by default since 6.2
 	{"T101 T102", "tioclinux", is("EPERM"), is("ENOTTY"), unfiltered},  // ENOTTY: asked of a driver that has no screen
 
+	// Another discipline for a terminal, and one that is taken from somebody (T103). Protection: seccomp.
+	{"T103", "tiocsetd", is("EPERM"), is("ok"), unfiltered},
+	{"T103", "tiocsctty", is("EPERM"), is("ok"), unfiltered},
+
 	// Surface of the kernel (T047 to T049, T032). Protection: seccomp, and for some the missing capability too.
 	{"T047 T048 T049 T032", "keyctl", denied, is("ok"), unfiltered},
 	{"T047 T048 T049 T032", "add-key", denied, is("ok"), unfiltered},

@@ -22,8 +22,8 @@ const (
 	SeatLost  = "observer" // from here on it is not: somebody else types
 )
 
-// AttachShell is Do of a host.shell.attach: what comes from moves is typed, one after the other, until moves is closed, the shell ends or ctx
-// does. tell says when that begins; it must not wait. Output is read like anybody's.
+// AttachShell is Do of a host.shell.attach: what comes from moves is typed, one after the other, until moves is closed or the shell ends;
+// the end of ctx is neither. tell says when that begins; it must not wait. Output is read like anybody's.
 func (s *Supervisor) AttachShell(ctx context.Context, req *api.Request, moves <-chan *api.ShellInput, tell func(news string)) (*api.Receipt, error) {
 	c, err := s.begin(ctx, req, brought{hand: &hand{moves, tell}})
 	if err != nil {

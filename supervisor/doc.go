@@ -52,7 +52,7 @@
 //	opinion.go, approvals.go           shown of it; who says what of it, and the list
 //	control.go, input.go, freeze.go    what is done to it while it lives
 //	shell.go, transcript.go            one on a terminal: where it is, and what came out of it;
-//	recording.go                       and what it looked like, from its beginning on
+//	bookmark.go, recording.go          where its commands ended, and what it looked like from its beginning on
 //	forward.go                         how its owner reaches a port inside
 //	keys.go, attach.go, shim.go        what is typed, request by request, by a hand, or a command at a time
 //	workspace.go, narrow.go            what is done to a session: its overlays, its network;

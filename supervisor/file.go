@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stockade-dev/stockade/internal/blob"
+	"github.com/stockade-dev/stockade/internal/memfile"
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/file"
@@ -145,7 +146,7 @@ func (c *call) loadBlobs(s *Supervisor) error {
 			return api.Errorf(api.CodeTooManyRequests, "the contents of blobs that are under way are too large together")
 		}
 		c.file.held += size
-		f, _, err := files.Seal(content)
+		f, _, err := memfile.Of("content", content)
 		if err != nil {
 			return api.Errorf(api.CodeBlobFailed, "%v", err)
 		}

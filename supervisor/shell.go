@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/stockade-dev/stockade/internal/escape"
 	"github.com/stockade-dev/stockade/internal/prompt"
 	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -489,18 +490,25 @@ func recollect(frames []api.Frame) *recollection {
 		if n, err := strconv.ParseInt(strings.TrimPrefix(p.CommandID, "c-"), 10, 64); err == nil {
 			r.minted = max(r.minted, n)
 		}
-		switch {
-		case f.Kind != api.FrameShell:
-		case p.Status == api.ShellBusy:
+		if f.Kind == api.FrameShell && p.Status == api.ShellBusy {
 			r.running = p.CommandID
-		case p.Offset > 0:
-			r.until, r.running = max(r.until, p.Offset), ""
-			if p.CommandID != "" {
-				r.ends[p.Offset] = p.CommandID
+		}
+		if at, command := endingOf(&f); at > 0 {
+			r.until, r.running = max(r.until, at), ""
+			if command != "" {
+				r.ends[at] = command
 			}
 		}
 	}
 	return r
+}
+
+// endingOf is where a prompt was there, or the output of the command before it ended, if a frame tells of that.
+func endingOf(f *api.Frame) (at int64, command string) {
+	if f.Kind != api.FrameShell || f.Payload.Status == api.ShellBusy {
+		return 0, ""
+	}
+	return f.Payload.Offset, f.Payload.CommandID
 }
 
 // recall has a shell that is read again give its commands the names that they have, and tell nothing twice. Frames that say
@@ -590,12 +598,9 @@ func looks(line []byte) *api.ShellPrompt {
 	return &api.ShellPrompt{Text: text, Source: "pattern"}
 }
 
-// escapes are the sequences that a terminal does not show.
-var escapes = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\a\x1b]*(?:\a|\x1b\\\\)|[PX^_][^\x1b]*\x1b\\\\|[ -/]*[0-~])")
-
 // readable is text as it would be read: without escape sequences, and without whatever else is not for reading.
 func readable(b []byte) string {
-	text := escapes.ReplaceAllString(strings.ToValidUTF8(string(b), string(utf8.RuneError)), "")
+	text := escape.Strip(strings.ToValidUTF8(string(b), string(utf8.RuneError)))
 	if at := strings.LastIndexByte(strings.TrimRight(text, "\r"), '\r'); at >= 0 {
 		text = text[at+1:]
 	}

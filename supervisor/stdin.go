@@ -3,15 +3,13 @@ package supervisor
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync/atomic"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/stockade-dev/stockade/internal/blob"
+	"github.com/stockade-dev/stockade/internal/memfile"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -109,20 +107,13 @@ func openBlobStdin(ref string, store *blob.Store, memory *budget) (*stdin, error
 	return s, nil
 }
 
-// memoryFile returns content as a file that has no name and cannot be written any more.
+// memoryFile returns content as a file that nobody can change, to be read from its beginning.
 func memoryFile(content io.Reader) (*os.File, error) {
-	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, _, err := memfile.Of("stdin", content)
 	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
+		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), "stdin")
-	if _, err = io.Copy(f, content); err == nil {
-		_, err = f.Seek(0, 0)
-	}
-	if err == nil {
-		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
-	}
-	if err != nil {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		f.Close()
 		return nil, err
 	}

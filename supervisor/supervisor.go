@@ -123,6 +123,7 @@ type Supervisor struct {
 	salt          []byte
 	journal       *journal.Journal
 	chronicle     *chronicle
+	bookmarks     bookmarks
 	declared      atomic.Int64 // record that says what our decisions rest on
 	taken         taken
 	spilled       spill

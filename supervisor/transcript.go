@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/stockade-dev/stockade/internal/prompt"
@@ -106,9 +105,9 @@ func (s *Supervisor) recollection(intent string) (*recollection, error) {
 		if len(all) > 0 {
 			after = all[len(all)-1].Seq
 		}
-		frames, gone, err := s.framesAfter(intent, after, after, framesAtOnce)
+		frames, _, err := s.framesAfter(intent, after, after, framesAtOnce)
 		all = append(all, frames...)
-		if err != nil || len(frames) == 0 && gone == 0 {
+		if err != nil || len(frames) == 0 {
 			return recollect(all), err
 		}
 	}
@@ -435,9 +434,17 @@ func (s *Supervisor) livePage(x *execution, at *int64, most int64) (*api.ShellOu
 		return nil, err
 	}
 	var err error
-	if page.Chunks, page.Truncated, err = shellChunks(t, x.id, at, most, s.liveCommands(x)); err != nil {
+	noted := s.endings(x.call.intent, x.id, *at)
+	commands := func(off int64) (string, bool, error) { // the last as the shell knows them, and those before as its frames have them
+		if command, known := x.shell.endedAt(off); known {
+			return command, true, nil
+		}
+		return noted.at(off)
+	}
+	if page.Chunks, page.Truncated, err = shellChunks(t, x.id, at, most, commands); err != nil {
 		return nil, err
 	}
+	s.bookmarks.put(bookmark{x.id, *at, noted.passed})
 	page.Token = token(x.id, *at)
 	page.Status = x.shell.state()
 	page.Number = page.Status.Number()
@@ -463,9 +470,11 @@ func (s *Supervisor) endedPage(req *api.Request, exec string, at *int64, most in
 		return nil, api.Errorf(api.CodeInvalidToken, "the token is beyond what this shell has written")
 	}
 	page := &api.ShellOutput{ExecID: r.ExecID, SessionID: r.SessionID}
-	if page.Chunks, page.Truncated, err = shellChunks(t, exec, at, most, s.endedCommands(r.IntentID)); err != nil {
+	noted := s.endings(r.IntentID, exec, *at)
+	if page.Chunks, page.Truncated, err = shellChunks(t, exec, at, most, noted.at); err != nil {
 		return nil, outputError(err)
 	}
+	s.bookmarks.put(bookmark{exec, *at, noted.passed})
 	page.Status, _, _ = s.shellStatus(req.Principal, exec)
 	page.Number = page.Status.Number()
 	page.Token = token(exec, *at)
@@ -473,6 +482,14 @@ func (s *Supervisor) endedPage(req *api.Request, exec string, at *int64, most in
 		page.Receipt = r
 	}
 	return page, nil
+}
+
+// endings are those of a shell's commands from an offset of its output on.
+func (s *Supervisor) endings(intent, exec string, from int64) *endings {
+	return &endings{passed: s.bookmarks.before(exec, from), read: func(after int64) ([]api.Frame, error) {
+		frames, _, err := s.framesAfter(intent, after, after, framesAtOnce)
+		return frames, err
+	}}
 }
 
 func outputError(err error) error {
@@ -483,7 +500,7 @@ func outputError(err error) error {
 }
 
 // shellChunks reads up to most bytes, and what it costs to say where they belong. What a mark says is said of the chunk that it
-// ends. sh, if the shell lives, knows the commands.
+// ends; commands knows which it was.
 func shellChunks(t *tape, exec string, at *int64, most int64, commands commandsAt) (all []api.ShellChunk, truncated bool, err error) {
 	if truncated = *at < t.first; truncated {
 		*at = t.first
@@ -525,33 +542,6 @@ func shellChunks(t *tape, exec string, at *int64, most int64, commands commandsA
 		most -= int64(len(p.bytes)) + chunkCost
 	}
 	return all, truncated, nil
-}
-
-// commandsAt is the command whose output ended at an offset, or "". Where it is not known whether one did, as of an empty line, whose
-// status reads the same, known is false.
-type commandsAt func(off int64) (command string, known bool, err error)
-
-// endedCommands are those of a shell that has ended, as its frames have them.
-func (s *Supervisor) endedCommands(intent string) commandsAt {
-	recollected := sync.OnceValues(func() (*recollection, error) { return s.recollection(intent) })
-	return func(off int64) (string, bool, error) {
-		r, err := recollected()
-		if err != nil {
-			return "", false, err
-		}
-		return r.ends[off], r.ends[off] != "", nil
-	}
-}
-
-// liveCommands are those of a shell that lives: the last as it knows them, and those before as its frames have them.
-func (s *Supervisor) liveCommands(x *execution) commandsAt {
-	noted := s.endedCommands(x.call.intent)
-	return func(off int64) (string, bool, error) {
-		if command, known := x.shell.endedAt(off); known {
-			return command, true, nil
-		}
-		return noted(off)
-	}
 }
 
 // tellEnd says of a chunk that a command ended with it.

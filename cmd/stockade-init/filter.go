@@ -1,12 +1,12 @@
 package main
 
 import (
-	"errors"
+	"fmt"
 	"runtime"
-	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/callfilter"
 )
 
 // calls are all that a file worker asks the kernel for once it serves: no program to execute, no socket to make, no process to signal. The
@@ -32,57 +32,24 @@ var calls = []uint32{
 // fstatat has two names.
 var fstatat = map[string]uint32{"amd64": 262, "arm64": 79}
 
-// architectures are how the kernel calls those that the filter is for.
-var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
-
-var errFilter = errors.New("the filter does not hold")
-
-// filter is the program: what calls has, and threads. Everything else is refused; openat2 as on a kernel without it.
-func filter() ([]unix.SockFilter, error) {
-	arch, ok := architectures[runtime.GOARCH]
-	if !ok {
-		return nil, errFilter
-	}
-	const (
-		load, ret     = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_RET | unix.BPF_K
-		equal, bits   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
-		number, first = 0, 16 // in struct seccomp_data; the low half of the first argument
+// rows are what calls has, and threads. Everything else is refused; openat2 as on a kernel without it.
+func rows() []callfilter.Row {
+	return append(callfilter.Allow(calls...),
+		// Whoever asks for these knows another way.
+		callfilter.Row{Call: unix.SYS_OPENAT2, Answer: callfilter.Errno(unix.ENOSYS)},
+		callfilter.Row{Call: unix.SYS_CLONE3, Answer: callfilter.Errno(unix.ENOSYS)},
+		// No process.
+		callfilter.Row{Call: unix.SYS_CLONE, Where: []callfilter.Condition{{Arg: 0, Mask: unix.CLONE_THREAD, Value: unix.CLONE_THREAD}}},
 	)
-	p := []unix.SockFilter{
-		{Code: load, K: 4},
-		{Code: equal, K: arch, Jt: 1},
-		{Code: ret, K: unix.SECCOMP_RET_KILL_PROCESS}, // by other numbers than ours
-		{Code: load, K: number},
-	}
-	for _, call := range calls {
-		p = append(p, unix.SockFilter{Code: equal, K: call, Jf: 1}, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
-	}
-	for _, call := range []uint32{unix.SYS_OPENAT2, unix.SYS_CLONE3} { // whoever asks knows another way
-		p = append(p, unix.SockFilter{Code: equal, K: call, Jf: 1}, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)})
-	}
-	return append(p,
-		unix.SockFilter{Code: equal, K: unix.SYS_CLONE, Jf: 3},
-		unix.SockFilter{Code: load, K: first},
-		unix.SockFilter{Code: bits, K: unix.CLONE_THREAD, Jf: 1}, // no process
-		unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW},
-		unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
-	), nil
 }
 
 // restrict puts the filter on every thread, and tries what it takes.
 func restrict() error {
-	p, err := filter()
-	if err != nil {
+	if err := callfilter.Install(rows(), callfilter.Errno(unix.EPERM)); err != nil {
 		return err
 	}
-	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
-	thread, _, e := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
-	runtime.KeepAlive(p)
-	if e != 0 || thread != 0 {
-		return errFilter
-	}
-	if _, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != unix.EPERM {
-		return errFilter
+	if fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != unix.EPERM {
+		return fmt.Errorf("filter does not hold: %d, %v", fd, err)
 	}
 	return nil
 }

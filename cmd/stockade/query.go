@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stockade-dev/stockade/internal/instant"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/client"
 )
@@ -58,13 +59,17 @@ func (q *receiptQuery) register(c *cli, cmd *cobra.Command) {
 }
 
 // complete makes the filter of what the flags say.
-func (q *receiptQuery) complete(c *cli) (err error) {
+func (q *receiptQuery) complete(c *cli) error {
 	for _, t := range []struct {
 		name, text string
 		into       *int64
 	}{{"since", q.since, &q.filter.SinceNS}, {"until", q.until, &q.filter.UntilNS}} {
-		if *t.into, err = instant(t.text, c.now()); err != nil {
+		at, err := instant.Parse(t.text, c.now())
+		if err != nil {
 			return usage("--%s %v", t.name, err)
+		}
+		if !at.IsZero() {
+			*t.into = at.UnixNano()
 		}
 	}
 	if q.user < -1 || q.limit < 0 {
@@ -87,21 +92,6 @@ func (q *receiptQuery) complete(c *cli) (err error) {
 		return usage("%s", err.Message)
 	}
 	return nil
-}
-
-// instant reads a time, or how long ago it was; "" is 0.
-func instant(text string, now time.Time) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d).UnixNano(), nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil || t.UnixNano() <= 0 {
-		return 0, fmt.Errorf("%q: want a time such as 2006-01-02T15:04:05Z, or so long ago, such as 2h", text)
-	}
-	return t.UnixNano(), nil
 }
 
 // receiptWriter writes receipts in the form that was asked for.

@@ -17,6 +17,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/stockade-dev/stockade/internal/escape"
 )
 
 func (c *cli) exportCommand() *cobra.Command {
@@ -239,9 +241,6 @@ type plainLine struct {
 	text string
 }
 
-// sequences are what a terminal acts on.
-var sequences = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\a\x1b]*(?:\a|\x1b\\\\)|[PX^_][^\x1b]*\x1b\\\\|[ -/]*[0-~])")
-
 // longestLine is what is kept of one line.
 const longestLine = 64 << 10
 
@@ -250,7 +249,7 @@ func plainLines(events []tapeEvent) (all []plainLine) {
 	var line strings.Builder
 	begun := time.Duration(0)
 	end := func() {
-		text := strings.TrimRight(sequences.ReplaceAllString(line.String(), ""), "\r\n")
+		text := strings.TrimRight(escape.Strip(line.String()), "\r\n")
 		if at := strings.LastIndexByte(text, '\r'); at >= 0 {
 			text = text[at+1:] // what was written over
 		}

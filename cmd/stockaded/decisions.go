@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stockade-dev/stockade/internal/instant"
 	"github.com/stockade-dev/stockade/rego/bundle"
 	"github.com/stockade-dev/stockade/supervisor"
 )
@@ -33,8 +34,8 @@ out, input and result are left out.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if o.Since, err = instant(since, time.Now()); err != nil {
-				return err
+			if o.Since, err = instant.Parse(since, time.Now()); err != nil {
+				return fmt.Errorf("--since %w", err)
 			}
 			if policy != "" {
 				if o.Policy, err = bundle.Open(policy, bundle.Trust{Owner: uint32(os.Geteuid())}); err != nil {
@@ -66,19 +67,4 @@ out, input and result are left out.`,
 	f.BoolVar(&o.Follow, "follow", false, "go on with decisions as they are made")
 	f.StringVar(&policy, "policy", "", "the policy that says what is masked")
 	return cmd
-}
-
-// instant reads a time as a person gives it.
-func instant(s string, now time.Time) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
-	}
-	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	at, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return at, fmt.Errorf("--since %q: want a duration such as 24h, or an instant such as 2026-01-02T15:04:05Z", s)
-	}
-	return at, nil
 }

@@ -54,8 +54,10 @@ var Table = []Row{
 	// Tools without knowledge of what they serve.
 	{"internal/cleanup", nil, nil},
 	{"internal/failpoint", nil, nil},
+	{"internal/callfilter", nil, []string{unix}},
 	{"internal/openat2", nil, []string{unix}},
-	{"internal/packet", nil, []string{unix}},
+	{"internal/memfile", nil, []string{unix}},
+	{"internal/packet", []string{"internal/memfile"}, []string{unix}},
 	{"internal/reexec", nil, []string{unix}},
 	{"internal/thread", []string{"sandbox"}, []string{unix}},
 	{"internal/durable", nil, []string{unix}},
@@ -64,6 +66,9 @@ var Table = []Row{
 	{"internal/journal", []string{"internal/durable", "internal/failpoint"}, []string{unix, tlog, jsonexp}},
 
 	{"internal/prompt", nil, nil},
+	{"internal/instant", nil, nil},
+	{"internal/carry", nil, []string{websocket}},
+	{"internal/escape", nil, nil},
 
 	// Manual pages. Only commands that were built to write them link it.
 	{"internal/manual", nil, []string{cobra, pflag}},
@@ -76,16 +81,16 @@ var Table = []Row{
 	{"internal/filetool/glob", nil, nil},
 	{"internal/filetool/ignore", []string{"internal/filetool/glob"}, nil},
 	{"internal/filetool/search", nil, nil},
-	{"internal/filetool/ripgrep", []string{"internal/packet"}, []string{unix}},
+	{"internal/filetool/ripgrep", []string{"internal/memfile", "internal/packet"}, []string{unix}},
 	{"internal/filetool", []string{"internal/filetool/ripgrep", "internal/filetool/tree", "internal/filetool/stage", "internal/filetool/edit", "internal/filetool/patch", "internal/filetool/glob", "internal/filetool/ignore", "internal/filetool/search", "sandbox/file"},
 		[]string{unix}},
 
-	{"sandbox/files", []string{"internal/packet", "sandbox/file"}, []string{unix}},
+	{"sandbox/files", []string{"internal/memfile", "internal/packet", "sandbox/file"}, []string{unix}},
 
 	// Policy: the only place where OPA enters.
 	{"policies", nil, nil},
 	{"rego", []string{"supervisor/api", "sandbox"}, []string{opa, jsonexp, xnet}},
-	{"rego/worker", []string{"rego", "supervisor/api", "sandbox"}, []string{jsonexp, unix}},
+	{"rego/worker", []string{"internal/callfilter", "rego", "supervisor/api", "sandbox"}, []string{jsonexp, unix}},
 	{"rego/bundle", []string{"rego", "supervisor/api", "internal/durable"}, []string{opa, jsonexp, unix}},
 	{"rego/workbench", []string{"internal/durable", "rego", "rego/bundle", "policies", "supervisor/api", "sandbox"}, []string{cobra, jsonexp}},
 
@@ -96,24 +101,24 @@ var Table = []Row{
 	{"sandbox/seccomp", nil, []string{libseccomp, unix}},
 	{"sandbox/notify", nil, []string{unix}},
 	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, libcgroups, mountinfo, runtimeSpec, unix}},
-	{"sandbox/host", []string{"sandbox", "sandbox/cgroup", "internal/thread"}, []string{nftables, unix}},
-	{"sandbox/relay", []string{"internal/packet"}, []string{unix, xnet}},
+	{"sandbox/host", []string{"sandbox", "sandbox/cgroup", "internal/memfile", "internal/thread"}, []string{nftables, unix}},
+	{"sandbox/relay", []string{"internal/callfilter", "internal/packet"}, []string{unix, xnet}},
 	{"sandbox/network", []string{"sandbox", "sandbox/relay", "internal/packet", "internal/cleanup"}, []string{netlink, nftables, unix}},
 	{"sandbox/oci", []string{"sandbox"}, []string{runtimeSpec}},
 	{"sandbox/workspace", []string{"internal/openat2", "sandbox", "internal/cleanup", "internal/thread"}, []string{jsonexp, unix}},
-	{"sandbox/runc", []string{"internal/openat2", "sandbox", "sandbox/workspace", "internal/thread", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/notify", "sandbox/cgroup", "sandbox/network", "internal/cleanup", "internal/failpoint"},
+	{"sandbox/runc", []string{"internal/memfile", "internal/openat2", "sandbox", "sandbox/workspace", "internal/thread", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/notify", "sandbox/cgroup", "sandbox/network", "internal/cleanup", "internal/failpoint"},
 		[]string{runc, libcgroups, logrus, runtimeSpec, jsonexp, unix}},
 
 	// The supervisor and its two sides.
 	{"supervisor/ledger", []string{"supervisor/api", "rego", "sandbox"}, []string{jsonexp}},
 	{"supervisor/telemetry", []string{"supervisor/api"}, []string{otel, prometheus}},
-	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "supervisor/telemetry", "rego", "rego/bundle", "sandbox", "sandbox/file", "sandbox/files", "sandbox/launch", "sandbox/pty", "internal/prompt", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
+	{"supervisor", []string{"supervisor/api", "supervisor/ledger", "supervisor/telemetry", "rego", "rego/bundle", "sandbox", "sandbox/file", "sandbox/files", "sandbox/launch", "sandbox/pty", "internal/prompt", "internal/escape", "internal/memfile", "internal/journal", "internal/spool", "internal/blob", "internal/cleanup", "internal/durable", "internal/failpoint"},
 		[]string{jsonexp, unix, tlog}},
-	{"supervisor/client", []string{"supervisor/api"}, []string{jsonexp, websocket}},
-	{"supervisor/tools", []string{"supervisor/api", "sandbox/file", "internal/filetool/glob"}, []string{jsonexp}},
+	{"supervisor/client", []string{"supervisor/api", "internal/carry"}, []string{jsonexp, websocket}},
+	{"supervisor/tools", []string{"supervisor/api", "sandbox/file", "internal/escape", "internal/filetool/glob"}, []string{jsonexp}},
 	{"supervisor/mcp", []string{"supervisor/api", "supervisor/tools"}, []string{mcpSDK, jsonSchema}},
 	{"supervisor/rpc", nil, []string{connect, protobuf}},
-	{"supervisor/server", []string{"supervisor/api", "supervisor/rpc", "supervisor/telemetry", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket, connect, grpcreflect, errdetails, protobuf}},
+	{"supervisor/server", []string{"internal/carry", "supervisor/api", "supervisor/rpc", "supervisor/telemetry", "supervisor/tools", "sandbox"}, []string{jsonexp, unix, websocket, connect, grpcreflect, errdetails, protobuf}},
 
 	// Test equipment.
 	{"internal/archtest", nil, nil},
@@ -122,9 +127,9 @@ var Table = []Row{
 	{"integration/compare", []string{"sandbox/file", "supervisor/api", "supervisor/client", "internal/testbox", "policies", "rego", "rego/worker", "sandbox"}, nil},
 
 	// The five commands.
-	{"cmd/stockade-init", []string{"sandbox/guest", "sandbox/files", "internal/filetool", "internal/filetool/ripgrep"}, []string{unix}},
-	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/journal", "internal/manual"}, []string{cobra, cterm, pflag, mcpSDK, units, tlog, unix, jsonexp}},
-	{"cmd/stockaded", []string{"internal/filetool/ripgrep", "supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "supervisor/telemetry", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch", "internal/manual"},
+	{"cmd/stockade-init", []string{"internal/callfilter", "sandbox/guest", "sandbox/files", "internal/filetool", "internal/filetool/ripgrep"}, []string{unix}},
+	{"cmd/stockade", []string{"supervisor/api", "supervisor/client", "supervisor/mcp", "supervisor/tools", "sandbox", "sandbox/file", "internal/escape", "internal/instant", "internal/journal", "internal/manual"}, []string{cobra, cterm, pflag, mcpSDK, units, tlog, unix, jsonexp}},
+	{"cmd/stockaded", []string{"internal/filetool/ripgrep", "internal/instant", "supervisor", "supervisor/api", "supervisor/client", "supervisor/server", "supervisor/telemetry", "rego", "rego/bundle", "rego/worker", "rego/workbench", "policies", "sandbox", "sandbox/launch", "internal/manual"},
 		[]string{cobra, fsnotify, hujson, jsonexp, pflag, systemd, unix}},
 	{"cmd/stockade-relay", []string{"sandbox/relay"}, nil},
 	{"cmd/stockade-run", []string{"sandbox", "sandbox/launch", "sandbox/runc", "sandbox/host", "sandbox/cgroup", "internal/failpoint", "internal/reexec", "internal/manual"}, []string{cobra, jsonexp, systemd, unix}},

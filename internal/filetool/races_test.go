@@ -80,32 +80,30 @@ func TestRaces(t *testing.T) {
 	each := rounds()
 	var flips atomic.Int64
 	for _, policy := range []string{file.FollowWithin, file.FollowAllow} {
-		for _, walked := range []bool{false, true} {
-			b := newFastBox(t, file.Caps{Roots: []string{"/work"}, FollowSymlinks: policy}, func(c *Config) { c.walked = walked })
-			b.believe()
-			setUpRace(b)
-			before := canaries(b)
-			for _, tool := range tools {
-				share := flips.Load() + each/4
-				stop := make(chan struct{})
-				var flipping sync.WaitGroup
-				flipping.Go(func() { flip(b, &flips, stop) })
-				for calls := 0; calls < 64 || flips.Load() < share; calls++ {
-					if calls%8 == 0 || strings.HasPrefix(tool.name, "remove") {
-						restore(b)
-					}
-					if s := fmt.Sprint(shownOf(tool.do(b, calls))); strings.Contains(s, "canary") {
-						t.Errorf("%s, %s: %.300s", tool.name, policy, s)
-						break
-					}
+		b := newFastBox(t, file.Caps{Roots: []string{"/work"}, FollowSymlinks: policy})
+		b.believe()
+		setUpRace(b)
+		before := canaries(b)
+		for _, tool := range tools {
+			share := flips.Load() + each/2
+			stop := make(chan struct{})
+			var flipping sync.WaitGroup
+			flipping.Go(func() { flip(b, &flips, stop) })
+			for calls := 0; calls < 64 || flips.Load() < share; calls++ {
+				if calls%8 == 0 || strings.HasPrefix(tool.name, "remove") {
+					restore(b)
 				}
-				close(stop)
-				flipping.Wait()
-				if after := canaries(b); after != before {
-					t.Fatalf("%s, %s, walked %v: outside is now\n%s\nwas\n%s", tool.name, policy, walked, after, before)
+				if s := fmt.Sprint(shownOf(tool.do(b, calls))); strings.Contains(s, "canary") {
+					t.Errorf("%s, %s: %.300s", tool.name, policy, s)
+					break
 				}
-				restore(b)
 			}
+			close(stop)
+			flipping.Wait()
+			if after := canaries(b); after != before {
+				t.Fatalf("%s, %s: outside is now\n%s\nwas\n%s", tool.name, policy, after, before)
+			}
+			restore(b)
 		}
 	}
 	t.Logf("%d flips", flips.Load())

@@ -46,8 +46,7 @@ type Config struct {
 	// believed of any file, but that those which it leaves out have none. nil: the native engine finds that out itself.
 	Ripgrep func(ctx context.Context, dir int, pattern string) (names []string, err error)
 
-	hook   stage.Hook // of tests: steps that fail
-	walked bool       // of tests: without openat2
+	hook stage.Hook // of tests: steps that fail
 }
 
 // Runtime are safety ceilings (C18). What they change is reported like what a capability changes, with source "runtime".
@@ -90,9 +89,6 @@ func Open(c Config) (*Tools, error) {
 	var err error
 	if t.tree, err = tree.Open(c.Root, c.Workdir, &t.config.Caps); err != nil {
 		return nil, err
-	}
-	if c.walked {
-		t.tree.WithoutOpenat2()
 	}
 	t.recover(c.Workdir + "/.")
 	return t, nil

@@ -8,12 +8,16 @@
 package packet
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"os"
 	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/memfile"
 )
 
 const (
@@ -34,15 +38,11 @@ const (
 	inMemfd = 1 // in the first descriptor
 )
 
-// seals make a memfd a constant: its reader needs no trust in its writer.
-const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-
 var (
 	errTooLarge   = errors.New("packet: message too large")
 	errTooManyFDs = errors.New("packet: too many descriptors")
 	errTruncated  = errors.New("packet: message or descriptors truncated")
 	errMalformed  = errors.New("packet: malformed message")
-	errNotSealed  = errors.New("packet: descriptor is not a sealed memfd")
 )
 
 // Send sends payload and descriptors over the socket fd. The descriptors stay the caller's.
@@ -62,7 +62,7 @@ func Body(payload []byte) []byte { return append([]byte{inBody}, payload...) }
 type message struct {
 	buffers [][]byte
 	rights  []byte
-	memfd   int // -1 unless the payload is in it
+	memfd   *os.File // nil unless the payload is in it
 }
 
 func newMessage(payload []byte, fds []int) (message, error) {
@@ -73,19 +73,19 @@ func newMessage(payload []byte, fds []int) (message, error) {
 		return message{}, errTooManyFDs
 	}
 	if len(payload) <= Inline {
-		m := message{buffers: [][]byte{{inBody}, payload}, memfd: -1}
+		m := message{buffers: [][]byte{{inBody}, payload}}
 		if len(fds) > 0 {
 			m.rights = unix.UnixRights(fds...)
 		}
 		return m, nil
 	}
-	memfd, err := seal(payload)
+	memfd, _, err := memfile.Of("stockade-message", bytes.NewReader(payload))
 	if err != nil {
 		return message{}, err
 	}
 	return message{
 		buffers: [][]byte{{inMemfd}},
-		rights:  unix.UnixRights(append([]int{memfd}, fds...)...),
+		rights:  unix.UnixRights(append([]int{int(memfd.Fd())}, fds...)...),
 		memfd:   memfd,
 	}, nil
 }
@@ -101,47 +101,21 @@ func (m message) send(fd int) error {
 }
 
 func (m message) release() {
-	if m.memfd >= 0 {
-		unix.Close(m.memfd)
+	if m.memfd != nil {
+		m.memfd.Close()
 	}
 }
 
-// seal returns a memfd that holds b for ever.
-func seal(b []byte) (int, error) {
-	fd, err := unix.MemfdCreate("stockade-message", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return -1, err
-	}
-	for off := 0; off < len(b); {
-		n, err := unix.Pwrite(fd, b[off:], int64(off))
-		if err != nil {
-			unix.Close(fd)
-			return -1, err
-		}
-		off += n
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
-// unseal returns what a sealed memfd holds. Anything else is refused before it is
-// read: a read from a FIFO, or from a FUSE file, would hang.
+// unseal returns what a sealed memfd holds.
 func unseal(fd int) ([]byte, error) {
-	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil || got&seals != seals {
-		return nil, errNotSealed
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	size, err := memfile.Size(fd)
+	if err != nil {
 		return nil, err
 	}
-	if st.Size > Large {
+	if size > Large {
 		return nil, errTooLarge
 	}
-	b := make([]byte, st.Size)
+	b := make([]byte, size)
 	for off := 0; off < len(b); {
 		n, err := unix.Pread(fd, b[off:], int64(off))
 		if err != nil {

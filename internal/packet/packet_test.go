@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/memfile"
 )
 
 func pair(t testing.TB) (a, b int) {
@@ -109,11 +112,12 @@ func TestHostile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(unsealed)
-	sealed, err := seal([]byte("hello"))
+	hello, _, err := memfile.Of("x", strings.NewReader("hello"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(sealed)
+	defer hello.Close()
+	sealed := int(hello.Fd())
 	for _, tt := range []struct {
 		name string
 		body []byte
@@ -124,8 +128,8 @@ func TestHostile(t *testing.T) {
 		{"unknown mark", []byte{2}, []int{0}, errMalformed},
 		{"a memfd is announced and missing", []byte{inMemfd}, nil, errMalformed},
 		{"a memfd and a body", []byte{inMemfd, 1}, []int{sealed}, errMalformed},
-		{"not sealed", []byte{inMemfd}, []int{unsealed, 0}, errNotSealed},
-		{"no memfd", []byte{inMemfd}, []int{0, 0}, errNotSealed},
+		{"not sealed", []byte{inMemfd}, []int{unsealed, 0}, memfile.ErrNotSealed},
+		{"no memfd", []byte{inMemfd}, []int{0, 0}, memfile.ErrNotSealed},
 		{"too many descriptors", []byte{inBody}, make([]int, Descriptors+1), errMalformed},
 		{"far too many descriptors", []byte{inBody}, make([]int, 253), errTruncated},
 		{"too long", make([]byte, Inline+2), []int{0}, errTruncated},

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/filetool"
+	"github.com/stockade-dev/stockade/internal/memfile"
 	"github.com/stockade-dev/stockade/internal/packet"
 	"github.com/stockade-dev/stockade/sandbox/file"
 )
@@ -77,7 +78,7 @@ func TestContents(t *testing.T) {
 	text := strings.Repeat("0123456789abcdef", 1<<16)
 	sum := sha256.Sum256([]byte(text))
 	ref := "sha256:" + hex.EncodeToString(sum[:])
-	blob, n, err := Seal(strings.NewReader(text))
+	blob, n, err := memfile.Of("content", strings.NewReader(text))
 	if err != nil || n != int64(len(text)) {
 		t.Fatal(n, err)
 	}
@@ -248,7 +249,7 @@ func TestALyingWorker(t *testing.T) {
 	wrong, _ := encode(kindSeen, 1, seen{})
 	open, _ := unix.MemfdCreate("open", unix.MFD_CLOEXEC)
 	defer unix.Close(open)
-	sealed, _, _ := Seal(strings.NewReader("abc"))
+	sealed, _, _ := memfile.Of("content", strings.NewReader("abc"))
 	defer sealed.Close()
 	const huge = maxContent + 1
 	zeros, _ := unix.MemfdCreate("zeros", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -256,7 +257,7 @@ func TestALyingWorker(t *testing.T) {
 	if err := unix.Ftruncate(zeros, huge); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unix.FcntlInt(uintptr(zeros), unix.F_ADD_SEALS, seals); err != nil {
+	if _, err := unix.FcntlInt(uintptr(zeros), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE); err != nil {
 		t.Fatal(err)
 	}
 	for name, answer := range map[string]func(fd int){

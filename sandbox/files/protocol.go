@@ -19,8 +19,7 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/stockade-dev/stockade/internal/memfile"
 	"github.com/stockade-dev/stockade/sandbox/file"
 )
 
@@ -141,42 +140,13 @@ func decode(body []byte, into any) error {
 	return nil
 }
 
-// seals make a memory file a constant.
-const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-
-// Seal returns content as a file that has no name and cannot be written any more, and its size. The caller closes it.
-func Seal(content io.Reader) (*os.File, int64, error) {
-	fd, err := unix.MemfdCreate("content", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return nil, 0, fmt.Errorf("memfd_create: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "content")
-	n, err := io.Copy(f, content)
-	if err == nil {
-		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
-	}
-	if err != nil {
-		f.Close()
-		return nil, 0, fmt.Errorf("seal content: %w", err)
-	}
-	return f, n, nil
-}
-
-// sealed is the content of a memory file that its writer cannot change any more. Anything else is refused before it is
-// read: a read from a FIFO would wait. It owns fd.
+// sealed is the content of a memory file that its writer cannot change any more. It owns fd.
 func sealed(fd int) (*os.File, int64, error) {
 	f := os.NewFile(uintptr(fd), "content")
-	got, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
-	if err == nil && got&seals != seals {
-		err = unix.EPERM
-	}
-	var st unix.Stat_t
-	if err == nil {
-		err = unix.Fstat(fd, &st)
-	}
+	size, err := memfile.Size(fd)
 	if err != nil {
 		f.Close()
-		return nil, 0, fmt.Errorf("files: descriptor is no sealed memory file: %w", err)
+		return nil, 0, fmt.Errorf("files: descriptor: %w", err)
 	}
-	return f, st.Size, nil
+	return f, size, nil
 }

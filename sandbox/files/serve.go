@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/memfile"
 	"github.com/stockade-dev/stockade/internal/packet"
 	"github.com/stockade-dev/stockade/sandbox/file"
 )
@@ -40,7 +41,7 @@ func newStore() *Store { return &Store{taken: map[string][]*os.File{}, given: ma
 // Put takes content and names it.
 func (s *Store) Put(r io.Reader) (ref string, size int64, err error) {
 	sum := sha256.New()
-	f, size, err := Seal(io.TeeReader(r, sum))
+	f, size, err := memfile.Of("content", io.TeeReader(r, sum))
 	if err != nil {
 		return "", 0, err
 	}

@@ -35,6 +35,10 @@ import (
 //	  ├────────────────────────────────────────────▶│
 //	  │◀─────────────────────── opened c │ failed c ─┤
 //	  │    + socket                                 │
+//	  │  allow a + tree, end of a pipe              │  what Landlock lets be written to, from here on
+//	  ├────────────────────────────────────────────▶│
+//	  │◀─────── started a {tid} │ done a │ failed a ─┤  by another thread; or by nobody, without Landlock
+//	  │  end of the pipe                            │  that thread is where the one before was, and serves
 //	  │◀──────────────── exited n {status, rusage} ─┤  once for each started, after it
 //	  │                                             │
 //	  ╳  end of file                                │  init exits; the kernel kills the pid namespace

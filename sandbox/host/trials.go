@@ -13,6 +13,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/memfile"
 	"github.com/stockade-dev/stockade/internal/thread"
 )
 
@@ -392,16 +393,11 @@ func landlock() (string, error) {
 }
 
 func sealedMemfd() (string, error) {
-	fd, err := unix.MemfdCreate("stockade-probe", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, _, err := memfile.Of("stockade-probe", strings.NewReader(""))
 	if err != nil {
-		return "", fmt.Errorf("memfd_create: %w", err)
+		return "", err
 	}
-	defer unix.Close(fd)
-	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		return "", fmt.Errorf("add seals: %w", err)
-	}
-	return "", nil
+	return "", f.Close()
 }
 
 func executableMemfd() (string, error) {

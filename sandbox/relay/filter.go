@@ -2,11 +2,10 @@ package relay
 
 import (
 	"fmt"
-	"runtime"
-	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/callfilter"
 )
 
 // calls are all that a relay asks the kernel for from here on: it has no name to look up, no file to open and nobody to
@@ -25,58 +24,25 @@ var calls = []uint32{
 	unix.SYS_SENDTO, unix.SYS_RECVFROM, unix.SYS_SENDMSG, unix.SYS_RECVMSG, unix.SYS_WRITEV, unix.SYS_FCNTL, unix.SYS_FSTAT, unix.SYS_PREAD64,
 }
 
-// architectures are how the kernel calls those that the filter is for.
-var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
-
-// filter is the program: what calls has, threads, and sockets of the internet. Everything else is refused.
-func filter() ([]unix.SockFilter, error) {
-	arch, ok := architectures[runtime.GOARCH]
-	if !ok {
-		return nil, fmt.Errorf("there is none for %s", runtime.GOARCH)
+// rows are what calls has, threads, and sockets of the internet. Everything else is refused.
+func rows() []callfilter.Row {
+	socket := func(family uint32) callfilter.Row {
+		return callfilter.Row{Call: unix.SYS_SOCKET, Where: []callfilter.Condition{{Arg: 0, Mask: ^uint32(0), Value: family}}}
 	}
-	const (
-		load, ret     = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_RET | unix.BPF_K
-		equal, bits   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
-		number, first = 0, 16 // in struct seccomp_data; the low half of the first argument
-		refuse        = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
-	)
-	p := []unix.SockFilter{
-		{Code: load, K: 4},
-		{Code: equal, K: arch, Jt: 1},
-		{Code: ret, K: unix.SECCOMP_RET_KILL_PROCESS}, // by other numbers than ours
-		{Code: load, K: number},
-	}
-	for _, call := range calls {
-		p = append(p, unix.SockFilter{Code: equal, K: call, Jf: 1}, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
-	}
-	return append(p,
+	return append(callfilter.Allow(calls...),
 		// Its flags are out of sight; who makes a thread by it takes clone then.
-		unix.SockFilter{Code: equal, K: unix.SYS_CLONE3, Jf: 1},
-		unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
-		unix.SockFilter{Code: equal, K: unix.SYS_SOCKET, Jf: 4},
-		unix.SockFilter{Code: load, K: first},
-		unix.SockFilter{Code: equal, K: unix.AF_INET, Jt: 1},
-		unix.SockFilter{Code: equal, K: unix.AF_INET6, Jf: 5},
-		unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW},
-		unix.SockFilter{Code: equal, K: unix.SYS_CLONE, Jf: 3},
-		unix.SockFilter{Code: load, K: first},
-		unix.SockFilter{Code: bits, K: unix.CLONE_THREAD, Jf: 1}, // no process; the kernel has no thread in namespaces of its own
-		unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW},
-		unix.SockFilter{Code: ret, K: refuse},
-	), nil
+		callfilter.Row{Call: unix.SYS_CLONE3, Answer: callfilter.Errno(unix.ENOSYS)},
+		socket(unix.AF_INET),
+		socket(unix.AF_INET6),
+		// No process; the kernel has no thread in namespaces of its own.
+		callfilter.Row{Call: unix.SYS_CLONE, Where: []callfilter.Condition{{Arg: 0, Mask: unix.CLONE_THREAD, Value: unix.CLONE_THREAD}}},
+	)
 }
 
 // restrict puts the filter on every thread, and tries what it takes.
 func restrict() error {
-	p, err := filter()
-	if err != nil {
-		return fmt.Errorf("filter: %w", err)
-	}
-	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
-	thread, _, e := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
-	runtime.KeepAlive(p)
-	if e != 0 || thread != 0 {
-		return fmt.Errorf("filter: thread %d, %w", thread, e)
+	if err := callfilter.Install(rows(), callfilter.Errno(unix.EPERM)); err != nil {
+		return err
 	}
 	if fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0); err != unix.EPERM {
 		return fmt.Errorf("filter does not hold: %d, %v", fd, err)

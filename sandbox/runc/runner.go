@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/cleanup"
+	"github.com/stockade-dev/stockade/internal/memfile"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/launch"
@@ -216,26 +217,8 @@ func sealed(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("seal: %w", err)
 	}
-	name := filepath.Base(path)
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 every memfd is executable
-		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
+	f, err := memfile.OfProgram(filepath.Base(path), content, 0o555) // init runs as an id that exists only inside
 	if err != nil {
-		return nil, fmt.Errorf("seal %s: memfd: %w", path, err)
-	}
-	f := os.NewFile(uintptr(fd), name)
-	if _, err := f.Write(content); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("seal %s: memfd: %w", path, err)
-	}
-	// Init runs as an id that exists only inside.
-	if err := f.Chmod(0o555); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("seal %s: memfd: %w", path, err)
-	}
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE); err != nil {
-		f.Close()
 		return nil, fmt.Errorf("seal %s: %w", path, err)
 	}
 	return f, nil

@@ -44,7 +44,7 @@ func (c *Client) Attach(ctx context.Context, execID string, s Seat) (*Attachment
 			q.Set(name, value)
 		}
 	}
-	conn, err := c.converse(ctx, shell(execID)+"/attach?"+q.Encode())
+	conn, err := c.converse(ctx, "attach", shell(execID)+"/attach?"+q.Encode())
 	if err != nil {
 		return nil, err
 	}
@@ -52,8 +52,8 @@ func (c *Client) Attach(ctx context.Context, execID string, s Seat) (*Attachment
 	return &Attachment{conn: conn}, nil
 }
 
-// converse opens a WebSocket. A refusal is an *api.Error.
-func (c *Client) converse(ctx context.Context, path string) (*websocket.Conn, error) {
+// converse opens a WebSocket, for an operation that errors are to name. A refusal is an *api.Error.
+func (c *Client) converse(ctx context.Context, op, path string) (*websocket.Conn, error) {
 	h := http.Header{}
 	if c.scope != (api.Scope{}) {
 		scope, err := api.Encode(c.scope)
@@ -73,7 +73,7 @@ func (c *Client) converse(ctx context.Context, path string) (*websocket.Conn, er
 		}
 	}
 	if err != nil {
-		return nil, &lost{fmt.Errorf("attach: %w", err)}
+		return nil, &lost{fmt.Errorf("%s: %w", op, err)}
 	}
 	return conn, nil
 }

@@ -100,6 +100,13 @@ func TestUnreachable(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "http://") || !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
+	_, attach := New("/nowhere/s").Attach(t.Context(), "x-1", Seat{})
+	_, forward := New("/nowhere/s").Forward(t.Context(), "s-1", 80)
+	for op, err := range map[string]error{"attach": attach, "forward": forward} {
+		if err == nil || !strings.HasPrefix(err.Error(), op+": ") || !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := New("/nowhere/s").Version(ctx); !errors.Is(err, context.Canceled) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/stockade-dev/stockade/internal/carry"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -25,7 +26,7 @@ type Forwarding struct {
 
 // Forward opens a port. A refusal is an *api.Error; its receipt is among the others.
 func (c *Client) Forward(ctx context.Context, sessionID string, port uint16) (*Forwarding, error) {
-	conn, err := c.converse(ctx, forwarding(sessionID)+"?port="+strconv.Itoa(int(port)))
+	conn, err := c.converse(ctx, "forward", forwarding(sessionID)+"?port="+strconv.Itoa(int(port)))
 	if err != nil {
 		return nil, err
 	}
@@ -66,58 +67,25 @@ func (f *Forwarding) Carry(ctx context.Context, local Local) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.over, cancel)()
-	conn, err := f.client.converse(ctx, forwarding(f.session)+"?of="+url.QueryEscape(f.intent))
+	conn, err := f.client.converse(ctx, "forward", forwarding(f.session)+"?of="+url.QueryEscape(f.intent))
 	if err != nil {
 		return err
 	}
 	defer conn.CloseNow()
-	conn.SetReadLimit(1 << 20)
+	conn.SetReadLimit(carry.Longest)
 	defer context.AfterFunc(ctx, func() { local.Close() })()
 	sent := make(chan error, 1)
 	go func() {
-		err := f.send(ctx, conn, local)
+		err := carry.Send(ctx, conn, local)
 		if err != nil {
 			cancel()
 		}
 		sent <- err
 	}()
-	err = f.take(ctx, conn, local)
+	err = carry.Take(ctx, conn, local)
 	if err != nil {
 		cancel()
 	}
 	// Where both directions fail, the first was for the other's sake.
 	return errors.Join(<-sent, err)
-}
-
-func (f *Forwarding) send(ctx context.Context, conn *websocket.Conn, from io.Reader) error {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buf)
-		if n > 0 {
-			if err := conn.Write(ctx, websocket.MessageBinary, buf[:n]); err != nil {
-				return err
-			}
-		}
-		if err == io.EOF {
-			return conn.Write(ctx, websocket.MessageBinary, nil)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-func (f *Forwarding) take(ctx context.Context, conn *websocket.Conn, to Local) error {
-	for {
-		_, b, err := conn.Read(ctx)
-		if err != nil {
-			return err
-		}
-		if len(b) == 0 {
-			return to.CloseWrite()
-		}
-		if _, err := to.Write(b); err != nil {
-			return err
-		}
-	}
 }

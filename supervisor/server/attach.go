@@ -22,8 +22,8 @@ import (
 //
 // Whoever is slow is not waited for: what is overwritten meanwhile is said to be (truncated).
 
-// mostKeys is what one message may have.
-const mostKeys = 256 << 10
+// longestMessage is how many bytes of keys, or of an action, come in one message.
+const longestMessage = 256 << 10
 
 // attach serves a shell over a WebSocket.
 func attach(c *call) {
@@ -115,7 +115,7 @@ func (c *call) converse(watch *api.Request, moves chan<- *api.ShellInput, news <
 		return
 	}
 	defer conn.CloseNow()
-	conn.SetReadLimit(mostKeys)
+	conn.SetReadLimit(longestMessage)
 	// Not the request's: that ends when the connection is taken over.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.r.Context()))
 	defer cancel()

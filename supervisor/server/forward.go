@@ -2,10 +2,10 @@ package server
 
 import (
 	"context"
-	"io"
 
 	"github.com/coder/websocket"
 
+	"github.com/stockade-dev/stockade/internal/carry"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -19,9 +19,6 @@ import (
 //	  ├────────────────────────────────────────────▶│  it is made inside, or refused (not_listening)
 //	  │◀─────────── binary: bytes ─────────────────▶│  an empty message is the end of that direction
 //	  ╳  close                                      │  of the first: all of it ends, and has its receipt
-
-// forwardPart is how much of a connection is in one message, at most.
-const forwardPart = 64 << 10
 
 // forward serves both.
 func forward(c *call) {
@@ -108,12 +105,17 @@ func (c *call) join() {
 		return
 	}
 	defer inside.Close()
+	half, ok := inside.(carry.Half)
+	if !ok {
+		c.fail(api.Errorf(api.CodeInternalError, "bug: a connection that cannot be half closed"))
+		return
+	}
 	conn, err := c.upgrade()
 	if err != nil {
 		return
 	}
 	defer conn.CloseNow()
-	conn.SetReadLimit(1 << 20)
+	conn.SetReadLimit(carry.Longest)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.r.Context()))
 	defer cancel()
 	go func() { // a client that reads nothing is not waited for
@@ -125,13 +127,13 @@ func (c *call) join() {
 	}()
 	out := make(chan bool, 1)
 	go func() {
-		whole := sendParts(ctx, conn, inside)
+		whole := carry.Send(ctx, conn, inside) == nil
 		if !whole {
 			cancel() // ends the other direction, too
 		}
 		out <- whole
 	}()
-	whole := takeParts(ctx, conn, inside)
+	whole := carry.Take(ctx, conn, half) == nil
 	if whole { // a client that leaves is to be heard of
 		defer context.AfterFunc(conn.CloseRead(ctx), func() { inside.Close() })()
 	} else {
@@ -140,42 +142,5 @@ func (c *call) join() {
 	}
 	if <-out && whole {
 		conn.Close(websocket.StatusNormalClosure, "")
-	}
-}
-
-// sendParts sends what comes out of the session, and an empty message behind the last of it.
-func sendParts(ctx context.Context, conn *websocket.Conn, from io.Reader) (whole bool) {
-	buf := make([]byte, forwardPart)
-	for {
-		n, err := from.Read(buf)
-		if n > 0 && conn.Write(ctx, websocket.MessageBinary, buf[:n]) != nil {
-			return false
-		}
-		if err == io.EOF {
-			return conn.Write(ctx, websocket.MessageBinary, nil) == nil
-		}
-		if err != nil {
-			return false
-		}
-	}
-}
-
-// takeParts takes what is for the session, up to an empty message. Behind that nothing is expected but the end.
-func takeParts(ctx context.Context, conn *websocket.Conn, to io.Writer) (whole bool) {
-	for {
-		kind, b, err := conn.Read(ctx)
-		switch {
-		case err != nil:
-			return false
-		case kind != websocket.MessageBinary:
-			conn.Close(websocket.StatusPolicyViolation, "a connection has binary messages only")
-			return false
-		case len(b) == 0:
-			half, ok := to.(interface{ CloseWrite() error })
-			return ok && half.CloseWrite() == nil
-		}
-		if _, err := to.Write(b); err != nil {
-			return false
-		}
 	}
 }

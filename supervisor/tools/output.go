@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/stockade-dev/stockade/internal/escape"
 	"github.com/stockade-dev/stockade/sandbox/file"
 )
 
@@ -59,9 +59,6 @@ func wholeRunes(b []byte) []byte {
 	return b
 }
 
-// escapes are what moves the cursor of a terminal, colours, or names its window. A model reads none of it.
-var escapes = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-~])`)
-
 // legible is text for a model: valid UTF-8 without terminal escapes and control characters. What is no text shows as U+FFFD.
 func legible(b []byte) string {
 	return strings.Map(func(c rune) rune {
@@ -69,7 +66,7 @@ func legible(b []byte) string {
 			return utf8.RuneError
 		}
 		return c
-	}, strings.ToValidUTF8(string(escapes.ReplaceAll(b, nil)), "\uFFFD"))
+	}, strings.ToValidUTF8(escape.Strip(string(b)), "\uFFFD"))
 }
 
 // content is what a file tool gave, up to a budget from its beginning, and whether it was cut. An output that is a blob is asked for;

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/stockade-dev/stockade/internal/memfile"
 )
 
 // oldest is the first major version whose options and pattern language are ours.
@@ -30,7 +30,7 @@ func Program(ctx context.Context, path string) (_ *os.File, version string, err 
 	if err := alone(content); err != nil {
 		return fail(err)
 	}
-	f, err := sealed(content)
+	f, err := memfile.OfProgram("rg", content, 0o111)
 	if err != nil {
 		return fail(err)
 	}
@@ -65,30 +65,6 @@ func alone(content []byte) error {
 		}
 	}
 	return nil
-}
-
-func sealed(content []byte) (*os.File, error) {
-	const name = "rg"
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 every memfd is executable
-		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
-	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
-	}
-	f := os.NewFile(uintptr(fd), name)
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Chmod(0o111)
-	}
-	if err == nil {
-		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // parseVersion reads what rg --version prints first: ripgrep 15.0.0 (rev …).

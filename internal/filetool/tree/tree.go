@@ -2,11 +2,9 @@
 // never a path to be looked up again. It decides where a lookup may go, so everything that opens a file for a caller goes
 // through it.
 //
-// A path without symbolic links is one openat2 (RESOLVE_BENEATH, NO_SYMLINKS, NO_MAGICLINKS): if that succeeds, the path
-// that was asked for is the resolved one. Everything else is walked here, one component at a time, each opened
-// with O_NOFOLLOW in the directory before it: links are read and followed in this
-// process, ".." is a step back on a stack of descriptors, and an absolute link begins at the tree's root. So the kernel is
-// never asked to follow anything, the resolved path is known component by component, and nothing is lost where openat2 answers ENOSYS (the
+// A path is walked here, one component at a time, each opened with O_NOFOLLOW in the directory before it: links are read and
+// followed in this process, ".." is a step back on a stack of descriptors, and an absolute link begins at the tree's root. So the kernel is
+// never asked to follow anything, the resolved path is known component by component, and openat2 is not needed (the
 // seccomp profiles of sessions refuse it: its mode is out of a filter's sight). Whoever renames what is walked
 // over changes what is found, never what is allowed: the rules hold for the path that the walk took.
 package tree
@@ -17,8 +15,8 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -30,7 +28,6 @@ type Tree struct {
 	root    int
 	workdir string
 	caps    *file.Caps
-	walks   atomic.Bool // openat2 is not there
 }
 
 // Open makes a tree of a directory; it keeps a descriptor of its own until Close. workdir is an absolute path inside.
@@ -56,9 +53,6 @@ func (t *Tree) Caps() *file.Caps { return t.caps }
 
 // Workdir is where relative paths begin.
 func (t *Tree) Workdir() string { return t.workdir }
-
-// WithoutOpenat2 has every path walked here, as where the kernel or a filter has no openat2.
-func (t *Tree) WithoutOpenat2() { t.walks.Store(true) }
 
 // Place is where a path leads: a name in an open directory. What is at the name is no symbolic link, unless the path was looked up
 // without following its last component. Close it.
@@ -110,8 +104,6 @@ type Options struct {
 	Missing  bool // directories on the way may be missing
 }
 
-const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
-
 // Find looks a path up. "" is the working directory. That the last component does not exist is no error.
 func (t *Tree) Find(name string, o Options) (*Place, *file.Fault) {
 	if msg := file.NameFault(name, false); msg != "" {
@@ -121,11 +113,7 @@ func (t *Tree) Find(name string, o Options) (*Place, *file.Fault) {
 	if !strings.HasPrefix(name, "/") {
 		asked = t.workdir + "/" + name
 	}
-	p, fault := t.direct(asked)
-	if p == nil && fault == nil || p != nil && p.Exists && !o.NoFollow && p.Kind() == "symlink" {
-		p.Close()
-		p, fault = t.walk(asked, o)
-	}
+	p, fault := t.walk(asked, o)
 	if fault != nil {
 		return nil, fault
 	}
@@ -134,53 +122,6 @@ func (t *Tree) Find(name string, o Options) (*Place, *file.Fault) {
 		return nil, fault
 	}
 	return p, nil
-}
-
-// direct looks a path up with one openat2. Both results are nil when it has to be walked.
-func (t *Tree) direct(asked string) (*Place, *file.Fault) {
-	if t.walks.Load() || dotted(asked) {
-		return nil, nil
-	}
-	clean := path.Clean(asked)
-	dir, name := path.Split(clean)
-	if name == "" {
-		dir, name = "/", "."
-	}
-	rel := strings.Trim(dir, "/")
-	if rel == "" {
-		rel = "."
-	}
-	fd, err := unix.Openat2(t.root, rel, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: beneath})
-	if err != nil {
-		if errors.Is(err, unix.ENOSYS) {
-			t.walks.Store(true)
-		}
-		return nil, nil
-	}
-	p := &Place{Path: clean, Dir: fd, Name: name, Last: name, dirOnly: ending(asked)}
-	switch err := unix.Fstatat(fd, name, &p.Stat, unix.AT_SYMLINK_NOFOLLOW); {
-	case err == nil:
-		p.Exists = true
-		// A slash behind a link asks for what it leads to.
-		if p.dirOnly && p.Kind() == "symlink" {
-			p.Close()
-			return nil, nil
-		}
-	case !errors.Is(err, unix.ENOENT):
-		p.Close()
-		return nil, nil
-	}
-	return p, nil
-}
-
-// dotted reports whether a path has a component "..".
-func dotted(p string) bool {
-	for part := range strings.SplitSeq(p, "/") {
-		if part == ".." {
-			return true
-		}
-	}
-	return false
 }
 
 // judge applies the rules to the place that was found.
@@ -287,7 +228,7 @@ func (t *Tree) walk(asked string, o Options) (*Place, *file.Fault) {
 		last := len(w.todo) == 0
 		fd, err := unix.Openat(w.top(), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
-			if errors.Is(err, unix.ENOENT) && (last || o.Missing && !dotted(strings.Join(w.todo, "/"))) {
+			if errors.Is(err, unix.ENOENT) && (last || o.Missing && !slices.Contains(w.todo, "..")) {
 				return w.missing(name)
 			}
 			return nil, t.lookupFault(w.path(name), err)
@@ -545,15 +486,12 @@ func ReadDir(fd int) ([]Entry, error) {
 // do not reach, and without following anything.
 func (t *Tree) FindAny(resolved string) (*Place, *file.Fault) {
 	own := &Tree{root: t.root, workdir: "/", caps: &file.Caps{FollowSymlinks: file.FollowDeny}}
-	own.walks.Store(t.walks.Load())
 	return own.Find(resolved, Options{NoFollow: true})
 }
 
 // Under is the same tree under other rules. It lives as long as t, and is not closed.
 func (t *Tree) Under(caps *file.Caps) *Tree {
-	other := &Tree{root: t.root, workdir: t.workdir, caps: caps}
-	other.walks.Store(t.walks.Load())
-	return other
+	return &Tree{root: t.root, workdir: t.workdir, caps: caps}
 }
 
 // Root is the descriptor of the tree's root, for lookups that only ask whether something exists.
