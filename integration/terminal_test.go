@@ -69,7 +69,7 @@ func TestShellAtATerminal(t *testing.T) {
 	p.keys("stty size; tty", "Enter")
 	p.screen(`30 100\n/dev/pts/0\nin>$`)
 	p.keys("C-p") // which is the first of the detach keys, and of more use to who edits a line
-	p.screen(`in>stty size; tty$`)
+	p.screen(`\nin> stty size; tty$`)
 	p.keys("C-u")
 	p.screen(`in>$`)
 	p.keys("vi /tmp/x", "Enter")

@@ -143,7 +143,8 @@ type transition struct {
 	status   api.ShellState
 	command  string
 	exitCode *int
-	took     time.Duration // of a command that has ended; 0 where it is not known
+	timed    bool          // it is the end of a command of which the beginning was told,
+	took     time.Duration // and which lasted so long
 	count    int64
 	at       int64 // in the output
 }
@@ -363,7 +364,7 @@ func (sh *shell) waits(ended *api.ShellCommand) {
 	if n := len(sh.news); n > 0 && sh.news[n-1].status == api.ShellIdle {
 		sh.news[n-1].at = ended.To
 		if sh.marked && ended.StartedAtNS > 0 {
-			sh.news[n-1].took = time.Duration(ended.EndedAtNS - ended.StartedAtNS)
+			sh.news[n-1].timed, sh.news[n-1].took = true, time.Duration(ended.EndedAtNS-ended.StartedAtNS)
 		}
 	}
 }

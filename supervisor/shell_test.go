@@ -567,6 +567,9 @@ func TestShellCommandTimes(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			b.scraped(`stockade_long_running 0`, fmt.Sprintf(`stockade_command_latency_seconds_count{op="host.shell.command",status="ok"} %d`, n+1))
 		}
+		b.types(x, "at once\n")
+		synctest.Wait()
+		b.scraped(`stockade_command_latency_seconds_count{op="host.shell.command",status="ok"} 3`)
 		b.scraped(`stockade_command_latency_seconds_sum{op="host.shell.command",status="ok"} 80`)
 		b.chronicle.read(func(s *ledger.State) {
 			list, _, _ := s.Notices(ledger.OwnerOf(alice), id, 0, 1000)

@@ -86,7 +86,7 @@ func (x *execution) tellShell(s *Supervisor) {
 	for i, n := range news {
 		p := x.totals()
 		p.Status, p.CommandID, p.ExitCode, p.Commands, p.Offset = n.status, n.command, n.exitCode, n.count, n.at
-		if n.took > 0 {
+		if n.timed {
 			s.metrics.Command(n.took)
 		}
 		if i == len(news)-1 {
