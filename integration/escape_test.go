@@ -210,6 +210,11 @@ var rows = slices.Concat([]row{
 	{"T017 T018 T019", "content /proc/keys", is("empty", "ENOENT", "EACCES", "EPERM"), is("ok"), plain},
 	{"T017 T018 T019", "content /proc/timer_list", is("empty", "ENOENT", "EACCES", "EPERM"), is("ok"), plain},
 
+	{"T017 T018 T019", "content /proc/key-users", is("empty", "ENOENT", "EACCES", "EPERM"), is("ok"), plain},
+	{"T017 T018 T019", "content /proc/interrupts", is("empty", "ENOENT", "EACCES", "EPERM"), is("ok"), plain},
+	{"T017 T018 T019", "content /sys/kernel/notes", is("ENOENT"), is("ok"), plain},
+	{"T017 T018 T019", "write /sys/power/state", is("ENOENT", "EROFS", "EACCES"), is("ok"), plain}, // opened, and nothing written
+
 	// What came in from outside (T003, T026, T040, T046).
 	{"T003 T026 T040 T046", "descriptors", is("0 1 2"), not("0 1 2"), plain},
 	{"T003 T026 T040 T046", "environ", without("CANARY"), with("CANARY"), plain},

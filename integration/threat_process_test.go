@@ -14,6 +14,7 @@ import (
 // processThreats aim at processes and system calls (T043 to T058).
 var processThreats = []threat{
 	{id: "T043", what: "system calls that nobody has looked at", shown: "sandbox/seccomp TestCensus"},
+	{id: "T051", what: "everybody is killed", try: killAll, control: killedAlone},
 	{id: "T052", what: "descriptors are sent to the daemon's sockets", try: sentDescriptors, control: keptDescriptors},
 	{id: "T053", what: "keyrings are shared", try: keyrings, control: hostKeyrings},
 	{id: "T054", what: "priorities are raised", try: priorities, control: hostPriorities},
@@ -21,6 +22,26 @@ var processThreats = []threat{
 	{id: "T056", what: "arguments change while a call is judged", shown: "sandbox/notify TestJudge"},
 	{id: "T057", what: "a loader runs what may not be executed", try: loaders, control: loadersOutside},
 	{id: "T058", what: "a program is copied in and executed at once", try: copyAndExecute, control: copyHeldOpen},
+}
+
+// killing aims at init, and at everybody but itself.
+const killing = `sleep 100 & kill -STOP 1; kill -KILL 1; kill -KILL -1; wait $!; echo "$?"`
+
+// killAll: who kills everybody that he can kills what is his; the session goes on, and others and the supervisor know nothing of it.
+func killAll(s *siege) {
+	session, other := s.session(nil), s.session(nil)
+	begin := s.d.PID()
+	s.want("what became of his own", shellAnswer(s, session, killing), "137")
+	s.want("another session", s.probe(other, "euid"), "1000")
+	s.works(session)
+	if !s.d.Running() || s.d.PID() != begin {
+		s.Error("the daemon has ended")
+	}
+}
+
+// killedAlone: in one pid namespace everybody is everybody's, but for its init, which the kernel keeps.
+func killedAlone(s *siege) {
+	s.want("control", s.alone(`sleep 100 & other=$!; sh -c "$2"; wait $other; echo "$?"`, killing), "137\n137", "Killed\n137\n137")
 }
 
 // sentDescriptors: a session does not come to say anything at the daemon's socket, so no descriptor arrives there; a caller of

@@ -71,8 +71,8 @@ var (
 	}
 	fullDisk = flood{attempt: "fill-file /tmp/fill 48", stopped: []string{"ENOSPC"}, named: "disk_bytes",
 		tight: func(l *api.Limits) { l.DiskBytes = 16 << 20 }, ample: func(*api.Limits) {}}
-	fullInodes = flood{attempt: "fill-inodes /tmp/many 5000", stopped: []string{"ENOSPC"}, named: "disk_inodes",
-		tight: func(l *api.Limits) { l.DiskInodes = 2000 }, ample: func(*api.Limits) {}}
+	fullInodes = flood{attempt: "fill-inodes /tmp/many 30000", stopped: []string{"ENOSPC"}, named: "disk_inodes",
+		tight: func(l *api.Limits) { l.DiskInodes = 20000 }, ample: func(*api.Limits) {}}
 )
 
 func littleMemory(l *api.Limits) { l.MemoryBytes = 40 << 20 }

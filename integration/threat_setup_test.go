@@ -23,9 +23,8 @@ var setupThreats = []threat{
 	{id: "T001", what: "programs of the host are overwritten through proc", try: overwrite, control: overwritten},
 	{id: "T003", what: "descriptors that the daemon inherited come along", try: inheritedDescriptors, control: inheritedByAChild},
 	{id: "T004", what: "a leaked descriptor is executed or entered", try: leakedDescriptor, control: leakedByName},
-	{id: "T005", what: "the null device of the root is swapped under the masks", try: maskSwap, control: maskedByName},
+	{id: "T005 T007", what: "proc, sys, dev and the null device of the root are swapped under the masks, and to have the set-up write elsewhere", try: systemSwap, control: systemByName},
 	{id: "T006", what: "the terminal's node is swapped", try: swappedTerminal, control: swappedByName},
-	{id: "T007", what: "proc, sys and dev of the root are swapped to have the set-up write elsewhere", try: systemSwap, control: writtenByName},
 	{id: "T008", what: "dev of the root is a link to the host", try: linked("dev"), control: devByName},
 	{id: "T009", what: "a directory on the way to a target is swapped for a link", try: targetSwap, control: mountedByName},
 	{id: "T010", what: "the source of a mount is a link, or becomes one", try: sourceSwap, control: boundByName},
@@ -36,6 +35,7 @@ var setupThreats = []threat{
 	{id: "T023", what: "devices, past one of two hierarchies", try: devices, control: devicesOfTheHost},
 	{id: "T028", what: "ids that are read as others", shown: "rego TestIdentities"},
 	{id: "T029", what: "id maps that overlap", shown: "sandbox/runc TestIDRanges"},
+	{id: "T030", what: "what one session leaves, another finds", try: apartFromOthers, control: together},
 	{id: "T036", what: "a step of the set-up fails", shown: "integration TestSetupFaults"},
 	{id: "T037", what: "a layer that the kernel lacks", shown: "sandbox/runc TestMissingLayer"},
 	{id: "T038", what: "an older Landlock", shown: "sandbox/guest TestLandlock"},
@@ -61,24 +61,6 @@ func (s *siege) close(session string) {
 	s.Helper()
 	r, err := s.c.Close(s.Context(), api.SessionClose{SessionID: session, Mode: "force"})
 	settled(s.T, r, err)
-}
-
-// swap exchanges two names as fast as it can until stopped.
-func (s *siege) swap(a, b string) (stop func() int) {
-	done := make(chan struct{})
-	var n int
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		for !isClosed(done) {
-			if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
-				s.Errorf("exchange: %v", err)
-				return
-			}
-			n++
-			time.Sleep(20 * time.Microsecond) // the processors are for those that are to be caught
-		}
-	})
-	return func() int { close(done); wait.Wait(); return n }
 }
 
 // overwrite (CVE-2019-5736): a program in a loop holds what every process near it executes, and opens it for
@@ -339,74 +321,47 @@ func listing(s *siege, dir string) string {
 	return strings.Join(out, "; ")
 }
 
-// flip has a place change with a link to another until it is stopped.
+// flip has a place change with a link to another, as fast as it can until it is stopped, wherever the directory goes that the place is in.
 func (s *siege) flip(place, to string) (stop func() int) {
 	s.Helper()
-	other := place + ".swapped"
-	if err := os.Symlink(to, other); err != nil {
+	dir, err := os.Open(filepath.Dir(place))
+	if err != nil {
 		s.Fatal(err)
 	}
-	return s.swap(place, other)
+	if err := os.Symlink(to, place+".swapped"); err != nil {
+		s.Fatal(err)
+	}
+	name, other, at := filepath.Base(place), filepath.Base(place)+".swapped", int(dir.Fd())
+	done := make(chan struct{})
+	var n int
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		defer dir.Close()
+		for !isClosed(done) {
+			if err := unix.Renameat2(at, name, at, other, unix.RENAME_EXCHANGE); err != nil {
+				s.Errorf("exchange: %v", err)
+				return
+			}
+			n++
+			time.Sleep(20 * time.Microsecond) // the processors are for those that are to be caught
+		}
+	})
+	return func() int { close(done); wait.Wait(); return n }
 }
 
 const masked = "/proc/timer_list"
 
-// maskSwap (CVE-2025-31133): the null device that a masked file may be covered with flips with a link to what somebody wants to have there.
-func maskSwap(s *siege) {
-	root, secret := s.maskable()
-	stop := s.flip(filepath.Join(root, "dev/null"), secret)
-	n := rounds(s.T)
-	opened := 0
-	for range n {
-		r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Target: rootDir(root)})
-		if err != nil {
-			s.Fatal(err)
-		}
-		if r.Outcome != api.OutcomeOK {
-			continue
-		}
-		opened++
-		x, err := s.c.Exec(s.Context(), api.Exec{SessionID: r.SessionID, Argv: []string{"/bin/probe", "content", masked}})
-		s.want("a masked file", printed(settled(s.T, x, err)), "empty", "ENOENT", "EACCES", "EPERM")
-		s.close(r.SessionID)
-	}
-	s.Logf("%d sessions opened of %d, %d exchanges", opened, n, stop())
-}
-
-// maskable is a root with a null device of its own, and a file that is to be seen in place of a masked one.
-func (s *siege) maskable() (root, secret string) {
-	s.Helper()
-	root, secret = s.unpacked(), filepath.Join(shared(s.T), "secret")
-	if err := errors.Join(os.WriteFile(filepath.Join(root, "dev/null"), nil, 0o666), os.WriteFile(secret, []byte("canary"), 0o666)); err != nil {
-		s.Fatal(err)
-	}
-	return root, secret
-}
-
-func maskedByName(s *siege) {
-	root, secret := s.maskable()
-	stop := s.flip(filepath.Join(root, "dev/null"), secret)
-	defer stop()
-	s.race("control: something else is mounted over what is masked", func() bool {
-		return s.outside(apart, "naive", root, "look:dev/null", "proc:proc", "bind:dev/null:"+masked[1:], "--", "/bin/probe", "content", masked) == "ok"
-	})
-}
-
-// systemSwap (CVE-2025-52881): what the root has for /proc, /sys and /dev flips with links to directories that have the files which a
-// set-up writes to: settings and labels. They are not written to, nor are the host's, which are canaries; and what is inside is proc and sysfs.
+// systemSwap (CVE-2025-31133, CVE-2025-52881): what the root has for /proc, /sys and /dev flips with links to directories that have the files
+// which a set-up writes to, settings and labels; and the null device, with which a masked file may be covered, with a link to what somebody wants to
+// have there. None of them is written to, nor are the host's settings, which are canaries; inside is proc and sysfs, and what is masked is.
 func systemSwap(s *siege) {
-	root := s.unpacked()
-	traps := map[string]string{}
+	root, secret := s.maskable()
+	defer s.flip(filepath.Join(root, "dev/null"), secret)()
+	traps := map[string]string{secret: listing(s, secret)}
 	for _, name := range []string{"proc", "sys", "dev"} {
-		trap := filepath.Join(shared(s.T), "trap")
-		for _, file := range settings {
-			if err := errors.Join(os.MkdirAll(filepath.Join(trap, filepath.Dir(file)), 0o777), os.WriteFile(filepath.Join(trap, file), []byte("canary"), 0o666)); err != nil {
-				s.Fatal(err)
-			}
-		}
+		trap := s.trap()
 		traps[trap] = listing(s, trap)
-		stop := s.flip(filepath.Join(root, name), trap)
-		defer stop()
+		defer s.flip(filepath.Join(root, name), trap)()
 	}
 	n := rounds(s.T)
 	opened := 0
@@ -424,6 +379,8 @@ func systemSwap(s *siege) {
 				s.Errorf("no %s: %q", line, r.Payload.Open.Enforced.Mounts)
 			}
 		}
+		x, err := s.c.Exec(s.Context(), api.Exec{SessionID: r.SessionID, Argv: []string{"/bin/probe", "content", masked}})
+		s.want("a masked file", printed(settled(s.T, x, err)), "empty", "ENOENT", "EACCES", "EPERM")
 		s.close(r.SessionID)
 	}
 	for trap, before := range traps {
@@ -434,23 +391,49 @@ func systemSwap(s *siege) {
 	s.Logf("%d sessions opened of %d", opened, n)
 }
 
-// settings are what set-ups write to, below proc and sys.
-var settings = []string{"self/comm", "self/oom_score_adj", "self/attr/exec", "self/uid_map", "self/setgroups", "sys/kernel/hostname", "sys/user/max_user_namespaces", "sysrq-trigger", "null", "ptmx"}
-
-func writtenByName(s *siege) {
-	root, trap := s.unpacked(), filepath.Join(shared(s.T), "trap")
-	file := filepath.Join(trap, "self/comm")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte("canary"), 0o666)); err != nil {
+// maskable is a root with a null device of its own, and a file that is to be seen in place of a masked one.
+func (s *siege) maskable() (root, secret string) {
+	s.Helper()
+	root, secret = s.unpacked(), filepath.Join(shared(s.T), "secret")
+	if err := errors.Join(os.WriteFile(filepath.Join(root, "dev/null"), nil, 0o666), os.WriteFile(secret, []byte("canary"), 0o666)); err != nil {
 		s.Fatal(err)
 	}
+	return root, secret
+}
+
+// trap is a directory that has what set-ups write to.
+func (s *siege) trap() string {
+	s.Helper()
+	dir := filepath.Join(shared(s.T), "trap")
+	for _, name := range settings {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte("canary"), 0o666)); err != nil {
+			s.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// systemByName: what is mounted over a masked file is what its name has come to lead to, and so is what is written to.
+func systemByName(s *siege) {
+	root, secret := s.maskable()
+	stop := s.flip(filepath.Join(root, "dev/null"), secret)
+	s.race("control: something else is mounted over what is masked", func() bool {
+		return s.outside(apart, "naive", root, "look:dev/null", "proc:proc", "bind:dev/null:"+masked[1:], "--", "/bin/probe", "content", masked) == "ok"
+	})
+	stop()
+	trap := s.trap()
 	before := listing(s, trap)
-	stop := s.flip(filepath.Join(root, "proc"), trap)
+	stop = s.flip(filepath.Join(root, "proc"), trap)
 	defer stop()
 	s.race("control: a setting is written elsewhere", func() bool {
-		s.outside(apart, "naive", root, "look:proc", "proc:proc", "write:proc/self/comm")
+		s.outside(apart, "naive", root, "proc:proc", "look:proc", "write:proc/self/comm")
 		return listing(s, trap) != before
 	})
 }
+
+// settings are what set-ups write to, below proc and sys.
+var settings = []string{"self/comm", "self/oom_score_adj", "self/attr/exec", "self/uid_map", "self/setgroups", "sys/kernel/hostname", "sys/user/max_user_namespaces", "sysrq-trigger", "null", "ptmx"}
 
 // targetSwap (CVE-2021-30465): a mount goes below another mount of the caller's, in which
 // a directory on the way flips with a link to the host's. What is mounted is inside, or the open is refused.
@@ -738,6 +721,29 @@ func devicesOfTheHost(s *siege) {
 	s.want("control: /dev/kmsg", onHost(s, "read", "/dev/kmsg"), "ok")
 }
 
+// leaving leaves something in each place that sessions could share; finding looks for it, a line for each place.
+const (
+	leaving = `for f in /dev/shm/canary /tmp/canary /home/sandbox/canary; do echo canary >$f; done; /mnt/probe/probe shm-make 1545`
+	finding = `for f in /dev/shm/canary /tmp/canary /home/sandbox/canary; do /mnt/probe/probe read $f; done; /mnt/probe/probe shm 1545`
+)
+
+// apartFromOthers: nothing of one session is in another, nor in one that is opened when it has ended.
+func apartFromOthers(s *siege) {
+	first, second := s.session(nil), s.session(nil)
+	s.want("left", shellAnswer(s, first, leaving), "ok")
+	const nothing = "ENOENT\nENOENT\nENOENT\nENOENT"
+	s.want("in another session", shellAnswer(s, second, finding), nothing)
+	s.close(first)
+	s.want("in a later one", shellAnswer(s, s.session(nil), finding), nothing)
+}
+
+// together: in one session it is found.
+func together(s *siege) {
+	session := s.session(nil)
+	s.want("control: left", shellAnswer(s, session, leaving), "ok")
+	s.want("control: found", shellAnswer(s, session, finding), "ok\nok\nok\nok")
+}
+
 // loadedLibraries (CVE-2019-14271): a root has its own ld.so.preload and name service; who loads them runs inside, or not at all.
 func loadedLibraries(s *siege) {
 	root, read := s.preloading()
@@ -818,7 +824,7 @@ func swappedTerminal(s *siege) {
 	s.want("/dev/console", s.probe(session, "read", "/dev/console"), "ENOENT")
 	s.want("a terminal of the session's own", s.probe(session, "pty"), "0")
 	shell(s.T, s.c, session, "setsid /mnt/probe/probe replace-all /dev/pts /etc/passwd 1000000000 >/tmp/replaced 2>&1 &")
-	n := rounds(s.T) / 10
+	n := rounds(s.T) / 5
 	for range n {
 		t := openShell(s.T, s.c, api.Exec{SessionID: session, Argv: []string{"sh", "-c", "test -t 0 && test -c $(readlink /proc/self/fd/0) && readlink /proc/self/fd/0"}})
 		for !t.read(time.Second).End {

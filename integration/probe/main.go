@@ -136,6 +136,7 @@ var attempts = map[string]attempt{
 	"connect-path":      connectPath,
 	"ask":               ask,
 	"shm":               shm,
+	"shm-make":          makeShm,
 	"fetch":             fetch,
 	"echo":              echo,
 	"datagram":          datagram,
