@@ -68,6 +68,10 @@ func TestShellAtATerminal(t *testing.T) {
 	p.screen(`^in>$`)
 	p.keys("stty size; tty", "Enter")
 	p.screen(`30 100\n/dev/pts/0\nin>$`)
+	p.keys("C-p") // which is the first of the detach keys, and of more use to who edits a line
+	p.screen(`\nin> stty size; tty$`)
+	p.keys("C-u")
+	p.screen(`in>$`)
 	p.keys("vi /tmp/x", "Enter")
 	p.screen(`~\n~\n`)
 	p.keys("ihello from the editor", "Escape")
@@ -107,4 +111,18 @@ func TestShellAtATerminal(t *testing.T) {
 	p.keys("echo status=$?", "Enter")
 	p.screen(`status=7\nhost>$`)
 	watch.screen(`host>$`)
+}
+
+// A shell that ends at once, while we sit down or what we typed is on its way, ends as it did, with all that it wrote.
+func TestShellEndsAtOnce(t *testing.T) {
+	d := start(t)
+	session := opened(t, d.Client(), nil).SessionID
+	for i := range 10 {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "stockade"), "--socket", d.Socket, "shell", session, "--", "sh", "-c", "sleep 0.01; echo said; exit 3")
+		cmd.Stdin = strings.NewReader("typed to nobody\n") // and its end, which is a key as well
+		out, _ := cmd.CombinedOutput()
+		if status := cmd.ProcessState.ExitCode(); status != 3 || strings.Count(string(out), "said") != 1 {
+			t.Errorf("%d: status %d, %q", i, status, out)
+		}
+	}
 }
