@@ -355,9 +355,10 @@ func stalledByOthers(s *siege) {
 		case <-done:
 			return false
 		case <-time.After(300 * time.Millisecond):
+			call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", cmd.Process.Pid))
 			_ = cmd.Process.Kill()
 			<-done
-			return true
+			return err == nil && strings.HasPrefix(string(call), fmt.Sprint(unix.SYS_WRITE, " "))
 		}
 	})
 }
