@@ -137,9 +137,12 @@ func unlike(recorded, d rego.Decision) string {
 // decider is the policy that is to explain: the one that is named, else the revision that decided, if it is kept, else
 // the shipped library.
 func (b *bench) decider(policy, state, digest string) (*rego.Engine, error) {
-	if policy == "" && b.opts.Policy != nil && state != "" {
-		if fsys, err := b.opts.Policy(state, digest); err == nil {
+	if policy == "" && b.opts.Policy != nil && state != "" && digest != "" {
+		switch fsys, err := b.opts.Policy(state, digest); {
+		case err == nil:
 			return loadFS(fsys)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
 		}
 	}
 	return load(policy)
