@@ -179,6 +179,10 @@ var rows = slices.Concat([]row{
 	{"T101 T102", "tiocsti", is("EPERM"), is("ok", "EIO"), unfiltered}, // EIO: sysctl dev.tty.legacy_tiocsti is 0, as by default since 6.2
 	{"T101 T102", "tioclinux", is("EPERM"), is("ENOTTY"), unfiltered},  // ENOTTY: asked of a driver that has no screen
 
+	// Another discipline for a terminal, and one that is taken from somebody (T103). Protection: seccomp.
+	{"T103", "tiocsetd", is("EPERM"), is("ok"), unfiltered},
+	{"T103", "tiocsctty", is("EPERM"), is("ok"), unfiltered},
+
 	// Surface of the kernel (T047 to T049, T032). Protection: seccomp, and for some the missing capability too.
 	{"T047 T048 T049 T032", "keyctl", denied, is("ok"), unfiltered},
 	{"T047 T048 T049 T032", "add-key", denied, is("ok"), unfiltered},
@@ -205,6 +209,11 @@ var rows = slices.Concat([]row{
 	{"T017 T018 T019", "writable /proc/sys", is("none"), not("none"), apart},
 	{"T017 T018 T019", "content /proc/keys", is("empty", "ENOENT", "EACCES", "EPERM"), is("ok"), plain},
 	{"T017 T018 T019", "content /proc/timer_list", is("empty", "ENOENT", "EACCES", "EPERM"), is("ok"), plain},
+
+	{"T017 T018 T019", "content /proc/key-users", is("empty", "ENOENT", "EACCES", "EPERM"), is("ok"), plain},
+	{"T017 T018 T019", "content /proc/interrupts", is("empty", "ENOENT", "EACCES", "EPERM"), is("ok"), plain},
+	{"T017 T018 T019", "content /sys/kernel/notes", is("ENOENT"), is("ok"), plain},
+	{"T017 T018 T019", "write /sys/power/state", is("ENOENT", "EROFS", "EACCES"), is("ok"), plain}, // opened, and nothing written
 
 	// What came in from outside (T003, T026, T040, T046).
 	{"T003 T026 T040 T046", "descriptors", is("0 1 2"), not("0 1 2"), plain},

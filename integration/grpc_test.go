@@ -171,8 +171,15 @@ func TestGRPCOverRestart(t *testing.T) {
 	events.Close()
 }
 
-// TestGRPCGuide runs the commands of docs/grpc.md as they stand there.
-func TestGRPCGuide(t *testing.T) {
-	inOrder(t, guide(t, "../docs/grpc.md", "Try it"),
-		`"state":"IDLE"`, `"accepted":true`, "\n42", `"state":"IDLE"`, `"finalState":"CLOSED"`, `"reason":"exec_not_found"`)
+// inOrder checks that the output of a program has all that is wanted, in this order.
+func inOrder(t *testing.T, text string, wanted ...string) {
+	t.Helper()
+	for _, want := range wanted {
+		_, after, found := strings.Cut(text, want)
+		if !found {
+			t.Errorf("it says no %q after what came before it", want)
+			continue
+		}
+		text = after
+	}
 }

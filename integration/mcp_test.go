@@ -124,18 +124,3 @@ func packages(t *testing.T, name string, programs ...string) string {
 	}
 	return dir
 }
-
-// TestToolsGuide runs the commands of docs/tools.md as they stand there.
-func TestToolsGuide(t *testing.T) {
-	text := guide(t, "../docs/tools.md", "Try it")
-	inOrder(t, text,
-		"\nTOOL", "\nbash ", "\nstr_replace_based_edit_tool ", "\n8\n",
-		`"tool_use_id":"toolu_1","content":[{"type":"text","text":"The file config has been edited.`,
-		`{"functionResponse":{"name":"read_file","response":{"output":"retries = 5\n"}}}`,
-		`"type":"custom_tool_call_output","call_id":"call_1","output":"Success. Updated the following files:\nA /work/notes\n"`,
-		`"text":"/tmp 7\n[exit status 1]"`,
-		`"is_error":true`, "protected_path", "\n120\n",
-		`"op": "host.exec"`, `"outcome": "ok"`,
-		"unknown_tool",
-	)
-}

@@ -34,7 +34,7 @@ func TestStarvedMachine(t *testing.T) {
 		o.Limits.MemoryBytes = most
 		o.Target.Local.Mounts = []api.Mount{{HostPath: probes, GuestPath: "/mnt/probe", Mode: "ro"}}
 	}).SessionID
-	r, err := c.Exec(t.Context(), api.Exec{SessionID: greedy, Argv: []string{"/mnt/probe/probe", "memory-bomb"}})
+	r, err := c.Exec(t.Context(), api.Exec{SessionID: greedy, Argv: []string{"/mnt/probe/probe", "memory-bomb", "16384"}})
 	x := settled(t, r, err).Payload.Exec
 	t.Logf("%s %s %s, peak %d bytes, of %d", x.Status, x.Signal, x.ErrorCode, x.Usage.PeakMemoryBytes, machine.Totalram)
 	if x.Signal != "KILL" || hit(r, "memory") {

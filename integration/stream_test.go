@@ -75,7 +75,8 @@ func (r *reader) take(e api.Event) error {
 // TestStreams has many commands write at once, and readers of every kind: who keeps up, who comes far
 // behind, who goes away and comes back with his cursor or his last event, and who stops and never
 // reads on. Each of those who read gets every byte once, at its place; who stops keeps neither the command
-// nor anybody else waiting; and the daemon does not grow (T069, R141 to R150, C13, C23).
+// nor anybody else waiting; and the daemon does not grow (T069, R141 to R150, C13, C23). Control: with what is written
+// once more in its memory, it would have taken more than it may.
 func TestStreams(t *testing.T) {
 	var args []string
 	if streamBytes > 64<<20 {
@@ -83,6 +84,9 @@ func TestStreams(t *testing.T) {
 	}
 	d := start(t, args...)
 	c := d.Client()
+	if idle, err := d.Memory(); err != nil || idle+streams*streamBytes < streamMemory {
+		t.Errorf("control: with %d bytes, and all that is written, a daemon has no more than it may: %v", idle, err)
+	}
 	var all [streams]stream
 	sessions := make([]string, 4)
 	for i := range sessions {

@@ -108,3 +108,17 @@ func TestShellAtATerminal(t *testing.T) {
 	p.screen(`status=7\nhost>$`)
 	watch.screen(`host>$`)
 }
+
+// A shell that ends at once, while we sit down or what we typed is on its way, ends as it did, with all that it wrote.
+func TestShellEndsAtOnce(t *testing.T) {
+	d := start(t)
+	session := opened(t, d.Client(), nil).SessionID
+	for i := range 10 {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "stockade"), "--socket", d.Socket, "shell", session, "--", "sh", "-c", "sleep 0.01; echo said; exit 3")
+		cmd.Stdin = strings.NewReader("typed to nobody\n") // and its end, which is a key as well
+		out, _ := cmd.CombinedOutput()
+		if status := cmd.ProcessState.ExitCode(); status != 3 || strings.Count(string(out), "said") != 1 {
+			t.Errorf("%d: status %d, %q", i, status, out)
+		}
+	}
+}

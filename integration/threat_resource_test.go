@@ -5,34 +5,132 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
 // resourceThreats use up what sessions and the supervisor live on (T059 to T075).
 var resourceThreats = []threat{
-	{id: "T059", what: "a fork bomb", try: forkBomb},
-	{id: "T060", what: "a bomb of threads", try: threadBomb},
-	{id: "T061", what: "a bomb of memory", try: memoryBomb},
-	{id: "T062", what: "memory behind files", try: fileMemory},
-	{id: "T063", what: "memory of the kernel", try: kernelMemory},
-	{id: "T064", what: "a full disk", try: fullDisk},
-	{id: "T065", what: "a disk full of empty files", try: fullInodes},
-	{id: "T066", what: "a deep tree and a large directory", try: deepTree},
-	{id: "T067", what: "sixty-four threads that compute", try: hog},
-	{id: "T068", what: "a flood of writes", try: writeFlood},
+	{id: "T059", what: "a fork bomb", try: forkBomb.held, control: forkBomb.free},
+	{id: "T060", what: "a bomb of threads", try: threadBomb.held, control: threadBomb.free},
+	{id: "T061", what: "a bomb of memory", try: memoryBombs, control: memoryBomb.free},
+	{id: "T062", what: "memory behind files", try: fileMemory.held, control: fileMemory.free},
+	{id: "T063", what: "memory of the kernel", try: kernelMemories, control: freeKernelMemory},
+	{id: "T064", what: "a full disk", try: fullDisk.held, control: fullDisk.free},
+	{id: "T065", what: "a disk full of empty files", try: fullInodes.held, control: fullInodes.free},
+	{id: "T066", what: "a deep tree and a large directory", try: deepTree, control: deepByName},
+	{id: "T067", what: "sixty-four threads that compute", try: hog, control: unboundedHog},
+	{id: "T068", what: "a flood of writes", try: writeFlood, control: unboundedWrites},
 	{id: "T069", what: "a flood of output that nobody reads", shown: "integration TestStreams"},
-	{id: "T070", what: "a storm of followers", try: followerStorm},
-	{id: "T071", what: "arguments as large as they get", try: largeArguments},
-	{id: "T072", what: "the daemon is killed for a session's memory", try: firstVictim},
+	{id: "T070", what: "a storm of followers", try: followerStorm, control: followersStay},
+	{id: "T071", what: "arguments as large as they get", try: largeArguments, control: largeOutside},
+	{id: "T072", what: "the daemon is killed for a session's memory", try: firstVictim, control: noVictim},
 	{id: "T073", what: "the daemon runs out of descriptors", shown: "sandbox/runc TestOutOfDescriptors"},
-	{id: "T074", what: "all terminals are taken", try: allTerminals},
-	{id: "T075", what: "namespaces and groups run out", try: outOfNamespaces},
+	{id: "T074", what: "all terminals are taken", try: allTerminals, control: moreTerminals},
+	{id: "T075", what: "namespaces and groups run out", try: outOfNamespaces, control: enoughNamespaces},
+}
+
+// flood uses something up in a session that has a ceiling on it; a session with room for it is the control.
+type flood struct {
+	attempt      string            // of the probe; it says "ok" when there was enough
+	tight, ample func(*api.Limits) // the ceiling that stops it, and one that does not
+	stopped      []string          // what the probe then says, or "oom" where it is killed; anything but "ok" when nil
+	named        string            // the ceiling in the receipt, where the kernel tells
+}
+
+// floods are several that make up one attack.
+type floods []flood
+
+var (
+	forkBomb = flood{attempt: "fork-bomb 40", stopped: []string{"EAGAIN"}, named: "pids",
+		tight: func(l *api.Limits) { l.PIDs = 32 }, ample: func(l *api.Limits) { l.PIDs = 1024 }}
+	threadBomb = flood{attempt: "thread-bomb 64", named: "pids",
+		tight: func(l *api.Limits) { l.PIDs = 32 }, ample: func(l *api.Limits) { l.PIDs = 512 }}
+	memoryBomb = flood{attempt: "memory-bomb 128", stopped: []string{"oom"}, named: "memory",
+		tight: func(l *api.Limits) { l.MemoryBytes = 64 << 20 }, ample: func(l *api.Limits) { l.MemoryBytes = 512 << 20 }}
+	fileMemory = floods{
+		{attempt: "fill-file /dev/shm/fill 56", stopped: []string{"oom", "ENOSPC"}, named: "memory", tight: littleMemory, ample: muchMemory},
+		{attempt: "fill-memfd 96", stopped: []string{"oom", "ENOSPC"}, named: "memory", tight: littleMemory, ample: muchMemory},
+	}
+	// Pipes and sockets end at the memory ceiling, which counts them, what is small at that of open files.
+	kernelMemory = floods{
+		{attempt: "fill-pipes 100", stopped: []string{"oom"}, named: "memory", tight: littleMemory, ample: muchMemory},
+		{attempt: "fill-sockets 400", stopped: []string{"oom"}, named: "memory", tight: littleMemory, ample: muchMemory},
+		{attempt: "fill-epoll 100", stopped: []string{"EMFILE"}, tight: fewFiles, ample: manyFiles},
+		{attempt: "fill-inotify 100", stopped: []string{"EMFILE"}, tight: fewFiles, ample: manyFiles},
+		{attempt: "fill-eventfd 100", stopped: []string{"EMFILE"}, tight: fewFiles, ample: manyFiles},
+	}
+	fullDisk = flood{attempt: "fill-file /tmp/fill 48", stopped: []string{"ENOSPC"}, named: "disk_bytes",
+		tight: func(l *api.Limits) { l.DiskBytes = 16 << 20 }, ample: func(*api.Limits) {}}
+	fullInodes = flood{attempt: "fill-inodes /tmp/many 30000", stopped: []string{"ENOSPC"}, named: "disk_inodes",
+		tight: func(l *api.Limits) { l.DiskInodes = 20000 }, ample: func(*api.Limits) {}}
+)
+
+func littleMemory(l *api.Limits) { l.MemoryBytes = 40 << 20 }
+func muchMemory(l *api.Limits)   { l.MemoryBytes = 1 << 30 }
+func fewFiles(l *api.Limits)     { l.Files = 64 }
+func manyFiles(l *api.Limits)    { l.Files = 1024 }
+
+// held: the flood is stopped inside, the receipt says by what, others work, and so does the session; its close is not slowed.
+func (f flood) held(s *siege) {
+	session, r, said := f.run(s, f.tight)
+	switch x := r.Payload.Exec; {
+	case x.ErrorCode == api.CodeOOMKilled && slices.Contains(f.stopped, "oom"), f.stopped == nil && said != "ok":
+	case !slices.Contains(f.stopped, said):
+		s.Errorf("%s: %q %+v", f.attempt, said, x)
+	}
+	if f.named != "" {
+		s.named(r, f.named)
+	}
+	shell(s.T, s.c, session, "rm -rf /tmp/* /dev/shm/*") // what a full disk leaves no room for
+	s.works(session)
+	begin := time.Now()
+	s.close(session)
+	if took := time.Since(begin); took > 5*time.Second {
+		s.Errorf("%s: the close took %v", f.attempt, took)
+	}
+}
+
+// free: with room for it, the flood gets what it wants, and no ceiling is said to have been in its way.
+func (f flood) free(s *siege) {
+	session, r, said := f.run(s, f.ample)
+	s.want("control: "+f.attempt, said, "ok")
+	if hits := r.Payload.Exec.LimitsHit; len(hits) > 0 {
+		s.Errorf("control: %s: %+v", f.attempt, hits)
+	}
+	s.close(session)
+}
+
+func (f flood) run(s *siege, ceiling func(*api.Limits)) (session string, r *api.Receipt, said string) {
+	s.Helper()
+	session = s.session(func(o *api.SessionOpen) { ceiling(&o.Limits) })
+	argv := append([]string{"/mnt/probe/probe"}, strings.Fields(f.attempt)...)
+	r, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: argv, TimeoutNS: int64(time.Minute)})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return session, r, printed(r)
+}
+
+func (all floods) held(s *siege) {
+	for _, f := range all {
+		f.held(s)
+	}
+}
+
+func (all floods) free(s *siege) {
+	for _, f := range all {
+		f.free(s)
+	}
 }
 
 // hit reports whether a receipt names a ceiling, with its value.
@@ -63,100 +161,23 @@ func (s *siege) works(session string) {
 	}
 }
 
-func forkBomb(s *siege) {
-	session := s.session(func(o *api.SessionOpen) { o.Limits.PIDs = 32 })
-	r, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/mnt/probe/probe", "fork-bomb"}, TimeoutNS: int64(20 * time.Second)})
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.want("the first fork that fails", printed(r), "EAGAIN")
-	s.named(r, "pids")
-	s.works(session)
-}
-
-func threadBomb(s *siege) {
-	session := s.session(func(o *api.SessionOpen) { o.Limits.PIDs = 32 })
-	r, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/mnt/probe/probe", "thread-bomb"}, TimeoutNS: int64(20 * time.Second)})
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.named(r, "pids")
-	s.works(session)
-}
-
-// memoryBomb: the kill is inside only, and the receipt says so; also when it is the child of a shell, which lives.
-func memoryBomb(s *siege) {
-	session := s.session(func(o *api.SessionOpen) { o.Limits.MemoryBytes = 64 << 20 })
-	r, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/mnt/probe/probe", "memory-bomb"}})
-	if err != nil {
-		s.Fatal(err)
-	}
-	if r.Payload.Exec.ErrorCode != api.CodeOOMKilled {
-		s.Errorf("%+v", r.Payload.Exec)
-	}
+// memoryBombs: the kill is inside only, and the receipt says so; also when it is the child of a shell, which lives.
+func memoryBombs(s *siege) {
+	memoryBomb.held(s)
+	session := s.session(func(o *api.SessionOpen) { memoryBomb.tight(&o.Limits) })
+	r := shell(s.T, s.c, session, "/mnt/probe/probe memory-bomb 128; exit $?")
 	s.named(r, "memory")
-	r = shell(s.T, s.c, session, "/mnt/probe/probe memory-bomb; exit $?")
-	s.named(r, "memory")
-	s.works(session)
 }
 
-func fileMemory(s *siege) {
-	for _, attempt := range []string{"fill-shm", "fill-memfd"} {
-		session := s.session(func(o *api.SessionOpen) { o.Limits.MemoryBytes = 48 << 20 })
-		r, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/mnt/probe/probe", attempt, "/dev/shm/fill"}})
-		if err != nil {
-			s.Fatal(err)
-		}
-		if x := r.Payload.Exec; x.ErrorCode != api.CodeOOMKilled && !strings.Contains(printed(r), "ENOSPC") {
-			s.Errorf("%s: %+v", attempt, x)
-		}
-		s.named(r, "memory")
-	}
+// kernelMemories: what is not bounded by a ceiling of the session's is not to be had.
+func kernelMemories(s *siege) {
+	kernelMemory.held(s)
+	s.want("message queues", s.probe(s.session(nil), "fill-mq", "5"), "EACCES", "EPERM", "ENOSYS")
 }
 
-// kernelMemory: pipes, sockets, watches and message queues end with an error or at the memory ceiling, which counts them.
-func kernelMemory(s *siege) {
-	for _, attempt := range []string{"fill-pipes", "fill-sockets", "fill-epoll", "fill-inotify", "fill-eventfd", "fill-mq"} {
-		session := s.session(func(o *api.SessionOpen) { o.Limits.MemoryBytes = 64 << 20 })
-		r, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/mnt/probe/probe", attempt}, TimeoutNS: int64(20 * time.Second)})
-		if err != nil {
-			s.Fatal(err)
-		}
-		switch got := printed(r); {
-		case r.Payload.Exec.ErrorCode == api.CodeOOMKilled:
-		case strings.HasPrefix(got, "E"):
-		default:
-			s.Errorf("%s: %q %+v", attempt, got, r.Payload.Exec)
-		}
-		s.works(session)
-		s.close(session)
-	}
-}
-
-func fullDisk(s *siege) {
-	session := s.session(nil)
-	r := shell(s.T, s.c, session, "dd if=/dev/zero of=/tmp/fill bs=1M; df -B1 --output=size /tmp | tail -1; exit 1")
-	if !strings.Contains(text(r.Payload.Exec.Stderr), "No space left") {
-		s.Errorf("%q", text(r.Payload.Exec.Stderr))
-	}
-	s.named(r, "disk_bytes")
-	shell(s.T, s.c, session, "rm /tmp/fill")
-	s.works(session)
-}
-
-func fullInodes(s *siege) {
-	session := s.session(nil)
-	r, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/mnt/probe/probe", "fill-inodes", "/tmp/many"}})
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.want("the file that is too many", printed(r), "ENOSPC")
-	s.named(r, "disk_inodes")
-	begin := time.Now()
-	s.close(session)
-	if took := time.Since(begin); took > 5*time.Second {
-		s.Errorf("the close took %v", took)
-	}
+func freeKernelMemory(s *siege) {
+	kernelMemory.free(s)
+	s.want("control: message queues", s.outside(apart, "fill-mq", "5"), "ok")
 }
 
 // deepTree: what a session leaves on its own file systems goes with them; what it leaves in a caller's directory is the caller's.
@@ -170,30 +191,39 @@ func deepTree(s *siege) {
 	}
 }
 
+// deepByName: the tree is deeper than a name can be long, so that who removes by name leaves it.
+func deepByName(s *siege) {
+	dir := shared(s.T)
+	s.want("control", s.alone(`mount -t tmpfs none "$2" && "$1" deep-tree "$2" 10000 && "$1" remove-by-name "$2"`, dir), "ok\nENAMETOOLONG")
+}
+
 // hog: sixty-four threads use no more than the ceiling in CPU time, by the kernel's count.
 func hog(s *siege) {
-	session := s.session(func(o *api.SessionOpen) { o.Limits.CPUMillis = 300 })
-	r, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/mnt/probe/probe", "spin", "64"}, TimeoutNS: int64(3 * time.Second)})
-	if err != nil {
-		s.Fatal(err)
-	}
-	u := r.Payload.Exec.Usage
-	if share := float64(u.CPUNS) / float64(u.WallNS); share > 0.45 {
+	if share := s.share(300, 3*time.Second); share > 0.45 {
 		s.Errorf("%.2f CPUs of 0.3", share)
 	}
 }
 
-func writeFlood(s *siege) {
-	work := filepath.Join(shared(s.T), "work")
-	if err := os.Mkdir(work, 0o777); err != nil {
-		s.Fatal(err)
-	}
-	r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Limits: api.Limits{IOBytesPerSecond: 1 << 20}, Target: api.Target{Local: &api.Local{
-		Mounts: []api.Mount{{HostPath: work, GuestPath: "/work", Mode: "rw"}},
-	}}})
+// unboundedHog: with two processors granted, the same threads take more, unless others are quicker all the time.
+func unboundedHog(s *siege) {
+	s.race("control: more than 0.45 CPUs", func() bool { return s.share(2000, time.Second) > 0.45 })
+}
+
+// share is how many processors sixty-four threads get.
+func (s *siege) share(millis int64, within time.Duration) float64 {
+	s.Helper()
+	session := s.session(func(o *api.SessionOpen) { o.Limits.CPUMillis = millis })
+	defer s.close(session)
+	r, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/mnt/probe/probe", "spin", "64"}, TimeoutNS: int64(within)})
 	if err != nil {
 		s.Fatal(err)
 	}
+	u := r.Payload.Exec.Usage
+	return float64(u.CPUNS) / float64(u.WallNS)
+}
+
+func writeFlood(s *siege) {
+	wall, r := s.writes(1 << 20)
 	if r.Outcome != api.OutcomeOK {
 		// Nothing here can hold the ceiling, and then there is no session.
 		if r.ErrorCode != api.CodeUnsupportedByHost {
@@ -201,32 +231,57 @@ func writeFlood(s *siege) {
 		}
 		return
 	}
-	x := shell(s.T, s.c, r.SessionID, "dd if=/dev/zero of=/work/fill bs=1M count=4 oflag=direct 2>&1")
-	if wall := time.Duration(x.Payload.Exec.Usage.WallNS); wall < 2*time.Second {
+	if wall < 2*time.Second {
 		s.Errorf("4 MiB at 1 MiB/s in %v", wall)
 	}
-	s.close(r.SessionID)
 }
 
-func followerStorm(s *siege) {
-	session := s.session(nil)
-	no := false
-	pending, refused, err := s.c.Start(s.Context(), api.Exec{SessionID: session, Argv: []string{"sh", "-c", "while :; do echo line; sleep 0.01; done"}, Wait: &no})
-	if err != nil || refused != nil {
-		s.Fatalf("%v %+v", err, refused)
+// unboundedWrites: without the ceiling there is a session, and the same takes less.
+func unboundedWrites(s *siege) {
+	s.race("control: 4 MiB in less than 2 s", func() bool {
+		wall, r := s.writes(0)
+		settled(s.T, r, nil)
+		return wall < 2*time.Second
+	})
+}
+
+// writes is how long 4 MiB take to a directory of the host's, in a session that may write so much in a second.
+func (s *siege) writes(perSecond int64) (time.Duration, *api.Receipt) {
+	s.Helper()
+	work := filepath.Join(shared(s.T), "work")
+	if err := os.Mkdir(work, 0o777); err != nil {
+		s.Fatal(err)
 	}
+	chmod(s.T, work, 0o777)
+	r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Limits: api.Limits{IOBytesPerSecond: perSecond}, Target: api.Target{Local: &api.Local{
+		Mounts: []api.Mount{{HostPath: work, GuestPath: "/work", Mode: "rw"}},
+	}}})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if r.Outcome != api.OutcomeOK {
+		return 0, r
+	}
+	defer s.close(r.SessionID)
+	x := shell(s.T, s.c, r.SessionID, "dd if=/dev/zero of=/work/fill bs=1M count=4 oflag=direct 2>&1")
+	if x.Payload.Exec.ExitCode != 0 {
+		s.Errorf("dd: %s", text(x.Payload.Exec.Stdout))
+	}
+	return time.Duration(x.Payload.Exec.Usage.WallNS), r
+}
+
+// followerStorm: whoever goes away is forgotten.
+func followerStorm(s *siege) {
+	session, exec := s.talker()
+	defer s.close(session)
 	before := open(s, s.d.PID())
 	var followers sync.WaitGroup
 	for range 16 {
 		followers.Go(func() {
 			for range rounds(s.T) / 16 {
 				ctx, cancel := context.WithTimeout(s.Context(), 5*time.Millisecond)
-				_, err := s.c.Watch(ctx, pending.ExecID, "", func(api.Event) error { return nil })
+				s.follow(ctx, exec)
 				cancel()
-				if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-					s.Error(err)
-					return
-				}
 			}
 		})
 	}
@@ -237,27 +292,73 @@ func followerStorm(s *siege) {
 			s.Fatalf("the daemon had %d descriptors, and has %d", before, open(s, s.d.PID()))
 		}
 	}
-	s.close(session)
+}
+
+// followersStay: sixteen that do not go away are seen by the same count.
+func followersStay(s *siege) {
+	session, exec := s.talker()
+	defer s.close(session)
+	before := open(s, s.d.PID())
+	ctx, leave := context.WithCancel(s.Context())
+	var followers sync.WaitGroup
+	defer func() { leave(); followers.Wait(); s.c.CloseIdle() }()
+	for range 16 {
+		followers.Go(func() { s.follow(ctx, exec) })
+	}
+	s.race("control: descriptors of followers", func() bool { return open(s, s.d.PID()) > before+5 })
+}
+
+// talker is a command that writes until its session is closed.
+func (s *siege) talker() (session, exec string) {
+	s.Helper()
+	no := false
+	session = s.session(nil)
+	pending, refused, err := s.c.Start(s.Context(), api.Exec{SessionID: session, Argv: []string{"sh", "-c", "while :; do echo line; sleep 0.01; done"}, Wait: &no})
+	if err != nil || refused != nil {
+		s.Fatalf("%v %+v", err, refused)
+	}
+	return session, pending.ExecID
+}
+
+func (s *siege) follow(ctx context.Context, exec string) {
+	_, err := s.c.Watch(ctx, exec, "", func(api.Event) error { return nil })
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		s.Error(err)
+	}
+}
+
+// arguments by what is large about them. The kernel's own ceiling is on the length of one, ours on their number.
+var arguments = []struct {
+	name      string
+	argv      []string
+	in, naked bool // whether it is executed inside, and by anybody
+}{
+	{"the longest", []string{"true", strings.Repeat("a", 128<<10-1)}, true, true},
+	{"one byte more", []string{"true", strings.Repeat("a", 128<<10)}, false, false},
+	{"a hundred thousand", append([]string{"true"}, make([]string, 100_000)...), false, true},
 }
 
 func largeArguments(s *siege) {
 	session := s.session(nil)
-	for _, k := range []struct {
-		name string
-		argv []string
-		ok   bool
-	}{
-		{"the longest", []string{"true", strings.Repeat("a", 128<<10-1)}, true},
-		{"one byte more", []string{"true", strings.Repeat("a", 128<<10)}, false},
-		{"a hundred thousand", append([]string{"true"}, make([]string, 100_000)...), false},
-	} {
+	for _, k := range arguments {
 		r, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: k.argv})
 		if err != nil {
 			s.Errorf("%s: %v", k.name, err)
 			continue
 		}
-		if ok := r.Outcome == api.OutcomeOK && r.Payload.Exec.ExitCode == 0; ok != k.ok || !ok && r.ErrorCode == "" {
+		if ok := r.Outcome == api.OutcomeOK && r.Payload.Exec.ExitCode == 0; ok != k.in || !ok && r.ErrorCode == "" {
 			s.Errorf("%s: %s %s %s", k.name, r.Outcome, r.ErrorCode, r.ErrorMessage)
+		}
+	}
+	s.works(session)
+}
+
+// largeOutside: what we refuse for its number is executed without us; what is too long reaches the kernel, which alone refuses it.
+func largeOutside(s *siege) {
+	for _, k := range arguments {
+		err := exec.Command(k.argv[0], k.argv[1:]...).Run()
+		if (err == nil) != k.naked || err != nil && !errors.Is(err, unix.E2BIG) {
+			s.Errorf("control: %s: %v", k.name, err)
 		}
 	}
 }
@@ -281,6 +382,27 @@ func firstVictim(s *siege) {
 	s.want("to become less of one", shellAnswer(s, session, "echo -1000 > /proc/self/oom_score_adj && echo done || echo refused"), "refused")
 }
 
+// noVictim: a child that nobody has looked after is no better victim than its parent, and may become less of one, by the right
+// that a session's command does not have and root in a container may not have either.
+func noVictim(s *siege) {
+	own, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		s.Fatal(err)
+	}
+	caps, err := strconv.ParseUint(onHost(s, "status", "CapEff"), 16, 64)
+	if err != nil {
+		s.Fatal(err)
+	}
+	want := strings.TrimSpace(string(own)) + "\nrefused"
+	if caps&(1<<unix.CAP_SYS_RESOURCE) != 0 {
+		want = strings.TrimSpace(string(own)) + "\ndone"
+	}
+	out, err := exec.Command("sh", "-c", "cat /proc/self/oom_score_adj; echo -1000 > /proc/self/oom_score_adj && echo done || echo refused").Output()
+	if got := strings.TrimSpace(string(out)); err != nil || got != want {
+		s.Errorf("control: %q, %v, want %q", got, err, want)
+	}
+}
+
 func shellAnswer(s *siege, session, script string) string {
 	s.Helper()
 	return strings.TrimSpace(text(shell(s.T, s.c, session, script+" 2>/dev/null").Payload.Exec.Stdout))
@@ -289,11 +411,16 @@ func shellAnswer(s *siege, session, script string) string {
 // allTerminals: a session has so many terminals of its own, and no more; the host's are not counted among them.
 func allTerminals(s *siege) {
 	session := s.session(func(o *api.SessionOpen) { o.Limits.Files = 1024 })
-	out := s.probe(session, "fill-ptys")
+	out := s.probe(session, "fill-ptys", "100")
 	if n, why, _ := strings.Cut(out, " "); n == "0" || why != "ENOSPC" && why != "EMFILE" && why != "EIO" {
 		s.Errorf("%q", out)
 	}
 	s.want("once they are given back", s.probe(session, "pty"), "0")
+}
+
+// moreTerminals: an instance of devpts as it is when nobody has said how many there may be.
+func moreTerminals(s *siege) {
+	s.want("control", s.alone(`mount -t devpts -o newinstance,ptmxmode=666 none "$2" && mount --bind "$2/ptmx" /dev/ptmx && "$1" fill-ptys 100`, shared(s.T)), "100 ok")
 }
 
 // outOfNamespaces: where the runner can make no more namespaces, an open is refused and leaves nothing; then it works again.
@@ -308,20 +435,31 @@ func outOfNamespaces(s *siege) {
 			s.Error(err)
 		}
 	}()
-	failed := 0
-	for range 5 {
-		r := s.attempt(api.Local{})
-		if r.Outcome != api.OutcomeOK {
-			failed++
-		}
-	}
-	if failed == 0 {
+	if failed := s.five(); failed == 0 {
 		s.Error("five sessions were opened in a group that has room for none")
 	}
 	if err := os.WriteFile(file, []byte("max"), 0o644); err != nil {
 		s.Fatal(err)
 	}
 	s.works(s.session(nil))
+}
+
+// enoughNamespaces: the same five in a group that has room.
+func enoughNamespaces(s *siege) {
+	if failed := s.five(); failed != 0 {
+		s.Errorf("control: %d of five sessions were not opened", failed)
+	}
+}
+
+// five opens as many sessions, and says how many were refused.
+func (s *siege) five() (failed int) {
+	s.Helper()
+	for range 5 {
+		if s.attempt(api.Local{}).Outcome != api.OutcomeOK {
+			failed++
+		}
+	}
+	return failed
 }
 
 // group is the one below which the runner makes those of sessions, in the unified hierarchy.

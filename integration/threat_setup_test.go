@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,31 +20,31 @@ import (
 
 // setupThreats aim at the moment in which a session is built: roots, mounts, namespaces (T001 to T042).
 var setupThreats = []threat{
-	{id: "T001", what: "programs of the host are overwritten through proc", try: overwrite},
-	{id: "T003", what: "descriptors that the daemon inherited come along", try: inheritedDescriptors},
-	{id: "T004", what: "a leaked descriptor is executed or entered", try: leakedDescriptor},
-	{id: "T005", what: "dev of the root is swapped under the masks", try: devSwap},
-	{id: "T006", what: "the terminal's node is swapped", try: swappedTerminal},
-	{id: "T007", what: "mount targets are swapped to write to proc", try: targetSwap},
-	{id: "T008", what: "dev of the root is a link to the host", try: linkedSystem},
-	{id: "T009", what: "a directory on the way to a target is swapped for a link", try: targetSwap},
-	{id: "T010", what: "the source of a mount is a link, or becomes one", try: sourceSwap},
-	{id: "T011", what: "a target leads through a dangling link", try: danglingTarget},
-	{id: "T012", what: "proc and sys of the root are links", try: linkedSystem},
-	{id: "T016", what: "a mount has other flags than decided", try: mountFlags},
-	{id: "T022", what: "what forks at once is born outside the group", try: bornInside},
-	{id: "T023", what: "devices, past one of two hierarchies", try: devices},
-	{id: "T028", what: "ids that are read as others", shown: "sandbox TestSpecValidate"},
+	{id: "T001", what: "programs of the host are overwritten through proc", try: overwrite, control: overwritten},
+	{id: "T003", what: "descriptors that the daemon inherited come along", try: inheritedDescriptors, control: inheritedByAChild},
+	{id: "T004", what: "a leaked descriptor is executed or entered", try: leakedDescriptor, control: leakedByName},
+	{id: "T005 T007", what: "proc, sys, dev and the null device of the root are swapped under the masks, and to have the set-up write elsewhere", try: systemSwap, control: systemByName},
+	{id: "T006", what: "the terminal's node is swapped", try: swappedTerminal, control: swappedByName},
+	{id: "T008", what: "dev of the root is a link to the host", try: linked("dev"), control: devByName},
+	{id: "T009", what: "a directory on the way to a target is swapped for a link", try: targetSwap, control: mountedByName},
+	{id: "T010", what: "the source of a mount is a link, or becomes one", try: sourceSwap, control: boundByName},
+	{id: "T011", what: "a target leads through a dangling link", try: danglingTarget, control: madeByName},
+	{id: "T012", what: "proc and sys of the root are links", try: linked("proc", "sys"), control: procByName},
+	{id: "T016", what: "a mount has other flags than decided", try: mountFlags, control: flagsOfNobody},
+	{id: "T022", what: "what forks at once is born outside the group", try: bornInside, control: bornOutside},
+	{id: "T023", what: "devices, past one of two hierarchies", try: devices, control: devicesOfTheHost},
+	{id: "T028", what: "ids that are read as others", shown: "rego TestIdentities"},
 	{id: "T029", what: "id maps that overlap", shown: "sandbox/runc TestIDRanges"},
+	{id: "T030", what: "what one session leaves, another finds", try: apartFromOthers, control: together},
 	{id: "T036", what: "a step of the set-up fails", shown: "integration TestSetupFaults"},
 	{id: "T037", what: "a layer that the kernel lacks", shown: "sandbox/runc TestMissingLayer"},
 	{id: "T038", what: "an older Landlock", shown: "sandbox/guest TestLandlock"},
 	{id: "T039", what: "Landlock that fails", shown: "sandbox/guest TestLandlockErrors"},
-	{id: "T041", what: "libraries of the root are loaded by a helper of the host", try: loadedLibraries},
-	{id: "T042", what: "a crash inside is handed to a program of the host", try: crash},
+	{id: "T041", what: "libraries of the root are loaded by a helper of the host", try: loadedLibraries, control: loadedByAHelper},
+	{id: "T042", what: "a crash inside is handed to a program of the host", try: crash, control: crashOutside},
 }
 
-// fails runs an open that must be refused or harmless, and closes what it opened.
+// attempt runs an open that must be refused or harmless, and closes what it opened.
 func (s *siege) attempt(ask api.Local) *api.Receipt {
 	s.Helper()
 	r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &ask}})
@@ -64,44 +63,32 @@ func (s *siege) close(session string) {
 	settled(s.T, r, err)
 }
 
-// swap exchanges two names as fast as it can until stopped.
-func (s *siege) swap(a, b string) (stop func() int) {
-	done := make(chan struct{})
-	var n int
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		for !isClosed(done) {
-			if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
-				s.Errorf("exchange: %v", err)
-				return
-			}
-			n++
-			time.Sleep(20 * time.Microsecond) // the processors are for those that are to be caught
-		}
-	})
-	return func() int { close(done); wait.Wait(); return n }
-}
-
-// overwrite (CVE-2019-5736): a program in a loop opens what every process near it executes, for
+// overwrite (CVE-2019-5736): a program in a loop holds what every process near it executes, and opens it for
 // writing, while a script whose interpreter is /proc/self/exe is executed again and again.
 func overwrite(s *siege) {
 	session := s.session(func(o *api.SessionOpen) { o.Background = new(bool); *o.Background = true })
 	shell(s.T, s.c, session, "setsid /mnt/probe/probe overwrite-exe >/tmp/overwritten 2>/tmp/errors & printf '#!/proc/self/exe\n' >/tmp/script; chmod 755 /tmp/script")
-	n := rounds(s.T) / 5
+	n := rounds(s.T)
 	for range n {
 		if _, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/tmp/script"}}); err != nil {
 			s.Fatal(err)
 		}
 	}
-	s.want("what could be opened for writing", strings.TrimSpace(text(shell(s.T, s.c, session, "cat /tmp/overwritten").Payload.Exec.Stdout)), "")
+	s.want("what could be opened for writing", strings.TrimSpace(text(shell(s.T, s.c, session, "cat /tmp/overwritten /tmp/errors").Payload.Exec.Stdout)), "")
 	s.Logf("%d executions", n)
+}
 
-	// The control: the same program on the host, beside a copy of a command that has just ended.
-	victim := filepath.Join(shared(s.T), "victim")
+// overwritten: a runtime that is a file, and root inside too, is held while it executes the script, and written to when it has ended.
+func overwritten(s *siege) {
+	dir := shared(s.T)
+	victim := filepath.Join(dir, "runtime")
 	clone(s.T, filepath.Join(s.probes, "probe"), victim, 0o755)
-	if got := onHost(s, "write", victim); got != "ok" {
-		s.Errorf("control: %s", got)
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte("#!/proc/self/exe\n"), 0o755); err != nil {
+		s.Fatal(err)
 	}
+	out := s.alone(`"$1" overwrite-exe >"$3.out" & "$2" naive-exec "$3" 20 >"$3.ended"; for i in $(seq 200); do [ -s "$3.out" ] && break; sleep 0.05; done; head -n 1 "$3.out"`, victim, script)
+	s.want("what could be opened for writing", out, victim)
 }
 
 // onHost makes an attempt outside, as root.
@@ -111,15 +98,79 @@ func onHost(s *siege, args ...string) string {
 	return p.outside(s.T, strings.Join(args, " "), plain)
 }
 
-// inheritedDescriptors: the daemon has files open that it inherited without close-on-exec; neither
-// init nor a command has one.
+// inheritedDescriptors: the daemon was started with twenty files open that stay so across an exec. Nobody in a session has one, nor has
+// any of our processes but those two that are trusted with the host.
 func inheritedDescriptors(s *siege) {
+	canary, files := inheritance(s)
+	d := startWith(s.T, bin, testbox.Options{Files: files})
+	s.d, s.c = d, d.Client()
 	session := s.session(nil)
 	s.want("descriptors of a command", s.probe(session, "descriptors"), "0 1 2")
 	s.want("descriptors of init", s.probe(session, "readlink", "/proc/1/fd/0"), "EACCES", "EPERM")
-	if got := onHost(s, "descriptors"); got == "0 1 2" {
-		s.Errorf("control: %s", got)
+	holders := holding(s, canary)
+	if n := holders[d.PID()]; n != len(files) {
+		s.Errorf("the daemon has %d of the files: the attack was none", n)
 	}
+	delete(holders, d.PID())
+	delete(holders, d.Runner())
+	for pid := range holders {
+		if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); strings.HasPrefix(string(comm), "stockade") {
+			s.Errorf("process %d, %s, has it open", pid, comm)
+		}
+	}
+}
+
+// inheritedByAChild: the same files, and a child that nobody looked after.
+func inheritedByAChild(s *siege) {
+	canary, files := inheritance(s)
+	cmd := exec.Command(filepath.Join(s.probes, "probe"), "descriptors")
+	cmd.ExtraFiles = files
+	out, err := cmd.Output()
+	if got := strings.Fields(string(out)); err != nil || len(got) < 3+len(files) {
+		s.Errorf("control: %q, %v", got, err)
+	}
+	if n := holding(s, canary)[os.Getpid()]; n != len(files) {
+		s.Errorf("control: %d of our own %d files are found", n, len(files))
+	}
+}
+
+// inheritance is a file that is open twenty times.
+func inheritance(s *siege) (canary string, files []*os.File) {
+	s.Helper()
+	canary = filepath.Join(shared(s.T), "inherited")
+	if err := os.WriteFile(canary, []byte("canary"), 0o644); err != nil {
+		s.Fatal(err)
+	}
+	for range 20 {
+		f, err := os.Open(canary)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.Cleanup(func() { f.Close() })
+		files = append(files, f)
+	}
+	return canary, files
+}
+
+// holding says for every process of the machine how often it has a file open.
+func holding(s *siege, file string) map[int]int {
+	s.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		s.Fatal(err)
+	}
+	holders := map[int]int{}
+	for _, link := range links {
+		var pid int
+		if to, err := os.Readlink(link); err != nil || to != file {
+			continue // it has ended, or another
+		}
+		if _, err := fmt.Sscanf(link, "/proc/%d/", &pid); err != nil {
+			s.Fatal(err)
+		}
+		holders[pid]++
+	}
+	return holders
 }
 
 // leakedDescriptor (CVE-2024-21626): every number is executed, and is tried as a working directory.
@@ -146,11 +197,34 @@ func leakedDescriptor(s *siege) {
 	}
 }
 
+// leakedByName: who enters a root with a directory of the host still open, and does not look where he is, is outside by the name of the
+// descriptor; and a program of the host is executed by it.
+func leakedByName(s *siege) {
+	root, host := s.unpacked(), shared(s.T)
+	if err := os.WriteFile(filepath.Join(host, "canary"), nil, 0o644); err != nil {
+		s.Fatal(err)
+	}
+	clone(s.T, filepath.Join(s.probes, "probe"), filepath.Join(host, "program"), 0o755)
+	var read, executed []int
+	for fd := range 12 {
+		path := fmt.Sprintf("/proc/self/fd/%d", fd)
+		if s.outside(apart, "naive", root, "proc:proc", "leak:"+host, "cwd:"+path, "--", "/bin/probe", "read", "canary") == "ok" {
+			read = append(read, fd)
+		}
+		if s.outside(apart, "naive", root, "proc:proc", "leak:"+filepath.Join(host, "program"), "--", path, "euid") == "0" {
+			executed = append(executed, fd)
+		}
+	}
+	if len(read) != 1 || len(executed) != 1 {
+		s.Errorf("control: entered by %v, executed by %v", read, executed)
+	}
+}
+
 // unpacked is a small root file system that runs the probe.
 func (s *siege) unpacked() string {
 	s.Helper()
 	root := filepath.Join(shared(s.T), "root")
-	for _, dir := range []string{"", "bin", "etc", "mnt/probe"} {
+	for _, dir := range []string{"", "bin", "dev", "etc", "mnt/probe", "proc", "sys", "work"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			s.Fatal(err)
 		}
@@ -159,65 +233,140 @@ func (s *siege) unpacked() string {
 	return root
 }
 
-// linkedSystem (CVE-2026-41579, T012): /dev, /proc and /sys of the root lead to the host. They are always
+// linked (CVE-2026-41579, T012): /dev, /proc and /sys of the root lead to the host. They are always
 // ours: nothing of the root's is used, made, or written.
-func linkedSystem(s *siege) {
-	for _, name := range []string{"dev", "proc", "sys"} {
-		for _, kind := range []string{"link", "file"} {
-			root := s.unpacked()
-			trap := filepath.Join(shared(s.T), "trap")
-			err := os.Mkdir(trap, 0o777)
-			if kind == "link" {
-				err = errors.Join(err, os.WriteFile(filepath.Join(trap, "ptmx"), []byte("canary"), 0o666), os.Symlink(trap, filepath.Join(root, name)))
-			} else {
-				err = errors.Join(err, os.WriteFile(filepath.Join(root, name), nil, 0o644))
-			}
-			if err != nil {
-				s.Fatal(err)
-			}
-			before := listing(s, trap)
-			r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{Root: api.Root{Dir: &api.RootDir{Path: root}}}}})
-			session := settled(s.T, r, err).SessionID
-			x, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/bin/probe", "descriptors"}})
-			s.want(name+" as a "+kind, printed(settled(s.T, x, err)), "0 1 2")
-			s.close(session)
-			if after := listing(s, trap); after != before {
-				s.Errorf("%s as a %s: the directory that it leads to held %s, and holds %s", name, kind, before, after)
+func linked(names ...string) func(*siege) {
+	return func(s *siege) {
+		for _, name := range names {
+			for _, kind := range []string{"link", "file"} {
+				root, trap := s.trapped(name)
+				if kind == "file" {
+					if err := errors.Join(os.Remove(filepath.Join(root, name)), os.WriteFile(filepath.Join(root, name), nil, 0o644)); err != nil {
+						s.Fatal(err)
+					}
+				}
+				before := listing(s, trap)
+				r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Target: rootDir(root)})
+				session := settled(s.T, r, err).SessionID
+				if !lies(r.Payload.Open.Enforced.Mounts, "/"+name) {
+					s.Errorf("%s as a %s: mounts: %q", name, kind, r.Payload.Open.Enforced.Mounts)
+				}
+				x, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/bin/probe", "descriptors"}})
+				s.want(name+" as a "+kind, printed(settled(s.T, x, err)), "0 1 2")
+				s.close(session)
+				if after := listing(s, trap); after != before {
+					s.Errorf("%s as a %s: the directory that it leads to held %s, and holds %s", name, kind, before, after)
+				}
 			}
 		}
 	}
 }
 
-// listing is a directory of the host as one line.
+// trapped is a root in which a name leads to a directory of the host.
+func (s *siege) trapped(name string) (root, trap string) {
+	s.Helper()
+	root, trap = s.unpacked(), filepath.Join(shared(s.T), "trap")
+	err := errors.Join(os.Mkdir(trap, 0o777), os.WriteFile(filepath.Join(trap, "ptmx"), []byte("canary"), 0o666),
+		os.Remove(filepath.Join(root, name)), os.Symlink(trap, filepath.Join(root, name)))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return root, trap
+}
+
+func rootDir(path string) api.Target {
+	return api.Target{Local: &api.Local{Root: api.Root{Dir: &api.RootDir{Path: path}}}}
+}
+
+// lies reports whether one of these mounts, a line for each, lies at a path.
+func lies(mounts []string, path string) bool {
+	return slices.ContainsFunc(mounts, func(m string) bool { return strings.HasPrefix(m, path+" ") })
+}
+
+// devByName: who makes devices by name makes them on the host.
+func devByName(s *siege) {
+	root, trap := s.trapped("dev")
+	before := listing(s, trap)
+	s.outside(apart, "naive", root, "null:dev/null")
+	if listing(s, trap) == before {
+		s.Error("control: nothing was made in the directory that dev leads to")
+	}
+}
+
+// procByName: who mounts by name mounts elsewhere, and what he masks afterwards is something else.
+func procByName(s *siege) {
+	for _, name := range []string{"proc", "sys"} {
+		root, trap := s.trapped(name)
+		made := strings.Split(s.outside(apart, "naive", root, name+":"+name), "\n")
+		if lies(made, filepath.Join(root, name)) || !lies(made, trap) {
+			s.Errorf("control: %s has come to lie at %q", name, made)
+		}
+	}
+}
+
+// listing is a tree of the host as one line.
 func listing(s *siege, dir string) string {
 	s.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err.Error()
-	}
 	var out []string
-	for _, e := range entries {
-		info, err := e.Info()
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err != nil {
-			s.Fatal(err)
+			return err
 		}
-		out = append(out, fmt.Sprint(e.Name(), info.Mode(), info.Size(), info.ModTime()))
+		out = append(out, fmt.Sprint(path[len(dir):], " ", digest(path)))
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
 	}
 	return strings.Join(out, "; ")
 }
 
-// devSwap (CVE-2025-31133): /dev of the root flips between a directory and a link to /proc while sessions open.
-func devSwap(s *siege) {
-	root := s.unpacked()
-	a, b := filepath.Join(root, "dev"), filepath.Join(root, "swapped")
-	if err := errors.Join(os.Mkdir(a, 0o755), os.WriteFile(filepath.Join(a, "null"), nil, 0o666), os.Symlink("/proc", b)); err != nil {
+// flip has a place change with a link to another, as fast as it can until it is stopped, wherever the directory goes that the place is in.
+func (s *siege) flip(place, to string) (stop func() int) {
+	s.Helper()
+	dir, err := os.Open(filepath.Dir(place))
+	if err != nil {
 		s.Fatal(err)
 	}
-	stop := s.swap(a, b)
-	n := rounds(s.T) / 5
+	if err := os.Symlink(to, place+".swapped"); err != nil {
+		s.Fatal(err)
+	}
+	name, other, at := filepath.Base(place), filepath.Base(place)+".swapped", int(dir.Fd())
+	done := make(chan struct{})
+	var n int
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		defer dir.Close()
+		for !isClosed(done) {
+			if err := unix.Renameat2(at, name, at, other, unix.RENAME_EXCHANGE); err != nil {
+				s.Errorf("exchange: %v", err)
+				return
+			}
+			n++
+			time.Sleep(20 * time.Microsecond) // the processors are for those that are to be caught
+		}
+	})
+	return func() int { close(done); wait.Wait(); return n }
+}
+
+const masked = "/proc/timer_list"
+
+// systemSwap (CVE-2025-31133, CVE-2025-52881): what the root has for /proc, /sys and /dev flips with links to directories that have the files
+// which a set-up writes to, settings and labels; and the null device, with which a masked file may be covered, with a link to what somebody wants to
+// have there. None of them is written to, nor are the host's settings, which are canaries; inside is proc and sysfs, and what is masked is.
+func systemSwap(s *siege) {
+	root, secret := s.maskable()
+	defer s.flip(filepath.Join(root, "dev/null"), secret)()
+	traps := map[string]string{secret: listing(s, secret)}
+	for _, name := range []string{"proc", "sys", "dev"} {
+		trap := s.trap()
+		traps[trap] = listing(s, trap)
+		defer s.flip(filepath.Join(root, name), trap)()
+	}
+	n := rounds(s.T)
 	opened := 0
 	for range n {
-		r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{Root: api.Root{Dir: &api.RootDir{Path: root}}}}})
+		r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Target: rootDir(root)})
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -225,21 +374,72 @@ func devSwap(s *siege) {
 			continue
 		}
 		opened++
-		x, err := s.c.Exec(s.Context(), api.Exec{SessionID: r.SessionID, Argv: []string{"/bin/probe", "content", "/proc/timer_list"}})
+		for _, line := range []string{"/proc proc", "/sys sysfs", "/dev tmpfs"} {
+			if !lies(r.Payload.Open.Enforced.Mounts, line) {
+				s.Errorf("no %s: %q", line, r.Payload.Open.Enforced.Mounts)
+			}
+		}
+		x, err := s.c.Exec(s.Context(), api.Exec{SessionID: r.SessionID, Argv: []string{"/bin/probe", "content", masked}})
 		s.want("a masked file", printed(settled(s.T, x, err)), "empty", "ENOENT", "EACCES", "EPERM")
 		s.close(r.SessionID)
 	}
-	s.Logf("%d sessions opened of %d, %d exchanges", opened, n, stop())
+	for trap, before := range traps {
+		if after := listing(s, trap); after != before {
+			s.Errorf("%s held %s, and holds %s", trap, before, after)
+		}
+	}
+	s.Logf("%d sessions opened of %d", opened, n)
 }
 
-// targetSwap (CVE-2021-30465, CVE-2025-52881): a mount goes below another mount of the caller's, in which
-// a directory on the way flips with a link to the host's root. What is mounted is inside, or the open is refused.
-func targetSwap(s *siege) {
-	work := filepath.Join(shared(s.T), "work")
-	if err := errors.Join(os.MkdirAll(filepath.Join(work, "a/b"), 0o755), os.Symlink("/", filepath.Join(work, "swapped"))); err != nil {
+// maskable is a root with a null device of its own, and a file that is to be seen in place of a masked one.
+func (s *siege) maskable() (root, secret string) {
+	s.Helper()
+	root, secret = s.unpacked(), filepath.Join(shared(s.T), "secret")
+	if err := errors.Join(os.WriteFile(filepath.Join(root, "dev/null"), nil, 0o666), os.WriteFile(secret, []byte("canary"), 0o666)); err != nil {
 		s.Fatal(err)
 	}
-	stop := s.swap(filepath.Join(work, "a"), filepath.Join(work, "swapped"))
+	return root, secret
+}
+
+// trap is a directory that has what set-ups write to.
+func (s *siege) trap() string {
+	s.Helper()
+	dir := filepath.Join(shared(s.T), "trap")
+	for _, name := range settings {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte("canary"), 0o666)); err != nil {
+			s.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// systemByName: what is mounted over a masked file is what its name has come to lead to, and so is what is written to.
+func systemByName(s *siege) {
+	root, secret := s.maskable()
+	stop := s.flip(filepath.Join(root, "dev/null"), secret)
+	s.race("control: something else is mounted over what is masked", func() bool {
+		return s.outside(apart, "naive", root, "look:dev/null", "proc:proc", "bind:dev/null:"+masked[1:], "--", "/bin/probe", "content", masked) == "ok"
+	})
+	stop()
+	trap := s.trap()
+	before := listing(s, trap)
+	stop = s.flip(filepath.Join(root, "proc"), trap)
+	defer stop()
+	s.race("control: a setting is written elsewhere", func() bool {
+		s.outside(apart, "naive", root, "proc:proc", "look:proc", "write:proc/self/comm")
+		return listing(s, trap) != before
+	})
+}
+
+// settings are what set-ups write to, below proc and sys.
+var settings = []string{"self/comm", "self/oom_score_adj", "self/attr/exec", "self/uid_map", "self/setgroups", "sys/kernel/hostname", "sys/user/max_user_namespaces", "sysrq-trigger", "null", "ptmx"}
+
+// targetSwap (CVE-2021-30465): a mount goes below another mount of the caller's, in which
+// a directory on the way flips with a link to the host's. What is mounted is inside, or the open is refused.
+func targetSwap(s *siege) {
+	work, trap := s.onTheWay()
+	stop := s.flip(filepath.Join(work, "a"), trap)
 	n := rounds(s.T)
 	opened := 0
 	for range n {
@@ -252,7 +452,7 @@ func targetSwap(s *siege) {
 		}
 		if r.Outcome == api.OutcomeOK {
 			opened++
-			if !slices.ContainsFunc(r.Payload.Open.Enforced.Mounts, func(m string) bool { return strings.HasPrefix(m, "/work/a/b ") }) {
+			if !lies(r.Payload.Open.Enforced.Mounts, "/work/a/b") {
 				s.Errorf("mounts: %q", r.Payload.Open.Enforced.Mounts)
 			}
 			s.close(r.SessionID)
@@ -270,6 +470,28 @@ func targetSwap(s *siege) {
 	}
 }
 
+// onTheWay is a directory of a caller's with a/b in it, and one of the host's with a b.
+func (s *siege) onTheWay() (work, trap string) {
+	s.Helper()
+	base := shared(s.T)
+	work, trap = filepath.Join(base, "work"), filepath.Join(base, "trap")
+	if err := errors.Join(os.MkdirAll(filepath.Join(work, "a/b"), 0o755), os.MkdirAll(filepath.Join(trap, "b"), 0o755)); err != nil {
+		s.Fatal(err)
+	}
+	return work, trap
+}
+
+func mountedByName(s *siege) {
+	root := s.unpacked()
+	work, trap := s.onTheWay()
+	stop := s.flip(filepath.Join(work, "a"), trap)
+	defer stop()
+	s.race("control: a mount comes to lie outside", func() bool {
+		made := s.outside(apart, "naive", root, "bind:"+work+":work", "look:work/a", "bind:"+s.probes+":work/a/b")
+		return lies(strings.Split(made, "\n"), filepath.Join(trap, "b"))
+	})
+}
+
 // hostMounts is the mount table that we see.
 func hostMounts(s *siege) string {
 	s.Helper()
@@ -280,14 +502,11 @@ func hostMounts(s *siege) string {
 	return string(b)
 }
 
-// sourceSwap (CVE-2017-1002101, CVE-2021-25741): the source of a mount flips with a link to /etc, after policy has looked.
+// sourceSwap (CVE-2017-1002101, CVE-2021-25741): the source of a mount flips with a link to what policy gives to nobody, after policy
+// has looked.
 func sourceSwap(s *siege) {
-	base := shared(s.T)
-	work := filepath.Join(base, "sub")
-	if err := errors.Join(os.Mkdir(work, 0o755), os.WriteFile(filepath.Join(work, "ours"), nil, 0o644), os.Symlink("/etc", filepath.Join(base, "swapped"))); err != nil {
-		s.Fatal(err)
-	}
-	stop := s.swap(work, filepath.Join(base, "swapped"))
+	work, _ := s.sources()
+	stop := s.flip(work, "/etc")
 	n := rounds(s.T)
 	opened := 0
 	for range n {
@@ -308,19 +527,57 @@ func sourceSwap(s *siege) {
 	s.Logf("%d sessions opened of %d, %d exchanges", opened, n, stop())
 }
 
-// danglingTarget (CVE-2024-45310): a component of the target is a link to a place of the host that does not exist.
-func danglingTarget(s *siege) {
+// sources are a directory to be mounted, and one that is not to be.
+func (s *siege) sources() (work, secrets string) {
+	s.Helper()
 	base := shared(s.T)
-	work, outside := filepath.Join(base, "work"), filepath.Join(base, "outside")
-	if err := errors.Join(os.Mkdir(work, 0o755), os.Symlink(outside, filepath.Join(work, "link"))); err != nil {
+	work, secrets = filepath.Join(base, "sub"), filepath.Join(base, "secrets")
+	err := errors.Join(os.Mkdir(work, 0o755), os.WriteFile(filepath.Join(work, "ours"), nil, 0o644), os.Mkdir(secrets, 0o755), os.WriteFile(filepath.Join(secrets, "passwd"), nil, 0o644))
+	if err != nil {
 		s.Fatal(err)
 	}
+	return work, secrets
+}
+
+func boundByName(s *siege) {
+	root := s.unpacked()
+	work, secrets := s.sources()
+	stop := s.flip(work, secrets)
+	defer stop()
+	s.race("control: something else is mounted than was looked at", func() bool {
+		return s.outside(apart, "naive", root, "look:"+work, "bind:"+work+":work", "--", "/bin/probe", "read", "/work/passwd") == "ok"
+	})
+}
+
+// danglingTarget (CVE-2024-45310): a component of the target is a link to a place of the host that does not exist.
+func danglingTarget(s *siege) {
+	work, outside := s.dangling()
 	r := s.attempt(api.Local{Mounts: []api.Mount{{HostPath: work, GuestPath: "/work", Mode: "rw"}, {HostPath: s.probes, GuestPath: "/work/link/made", Mode: "ro"}}})
 	if r.ErrorCode != api.CodeMountTarget {
 		s.Errorf("%s %s %s", r.Outcome, r.ErrorCode, r.ErrorMessage)
 	}
 	if _, err := os.Lstat(outside); !errors.Is(err, os.ErrNotExist) {
 		s.Errorf("%s: %v", outside, err)
+	}
+}
+
+// dangling is a directory of a caller's with a link in it to what there is not.
+func (s *siege) dangling() (work, outside string) {
+	s.Helper()
+	base := shared(s.T)
+	work, outside = filepath.Join(base, "work"), filepath.Join(base, "outside")
+	if err := errors.Join(os.Mkdir(work, 0o755), os.Symlink(outside, filepath.Join(work, "link"))); err != nil {
+		s.Fatal(err)
+	}
+	return work, outside
+}
+
+func madeByName(s *siege) {
+	root := s.unpacked()
+	work, outside := s.dangling()
+	s.outside(apart, "naive", root, "bind:"+work+":work", "make:work/link/made")
+	if _, err := os.Lstat(filepath.Join(outside, "made")); err != nil {
+		s.Errorf("control: %v", err)
 	}
 }
 
@@ -342,18 +599,15 @@ func mountFlags(s *siege) {
 		if dash < 6 {
 			s.Fatalf("mountinfo: %q", line)
 		}
-		// A mask is a device node of nobody's, or an empty directory: flags say nothing about it.
-		masked := strings.HasPrefix(f[4], "/proc/") || strings.HasPrefix(f[4], "/sys/")
-		device := sandbox.Within(f[4], "/dev") // each node is a mount of its own
-		if flags := strings.Split(f[5], ","); !masked && !device && (!slices.Contains(flags, "nosuid") || !slices.Contains(flags, "nodev")) {
-			s.Errorf("%s has %s", f[4], f[5])
-		}
 		if dash != 6 {
 			s.Errorf("%s takes part in propagation: %s", f[4], line)
 		}
 		seen = append(seen, f[4]+" "+f[dash+1]+" "+f[5])
 	}
 	slices.Sort(seen)
+	if lax := lax(seen); len(lax) > 0 {
+		s.Errorf("mounts with programs or devices of somebody's: %q", lax)
+	}
 	if !slices.Equal(seen, vouched) {
 		s.Errorf("inside:\n%s\nin the receipt:\n%s", strings.Join(seen, "\n"), strings.Join(vouched, "\n"))
 	}
@@ -364,12 +618,63 @@ func mountFlags(s *siege) {
 	}
 }
 
+// lax are those mounts on which set-id bits or devices mean something.
+func lax(mounts []string) (lax []string) {
+	for _, m := range mounts {
+		path, rest, _ := strings.Cut(m, " ")
+		_, flags, _ := strings.Cut(rest, " ")
+		// A mask is a device node of nobody's, or an empty directory: flags say nothing about it.
+		masked := strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/")
+		device := sandbox.Within(path, "/dev") // each node is a mount of its own
+		if list := strings.Split(flags, ","); !masked && !device && (!slices.Contains(list, "nosuid") || !slices.Contains(list, "nodev")) {
+			lax = append(lax, m)
+		}
+	}
+	return lax
+}
+
+// flagsOfNobody: who only mounts has what the host has.
+func flagsOfNobody(s *siege) {
+	root := s.unpacked()
+	made := strings.Split(s.outside(apart, "naive", root, "bind:"+s.probes+":work", "proc:proc"), "\n")
+	if len(made) != 2 || len(lax(made)) != 2 {
+		s.Errorf("control: of %q these are lax: %q", made, lax(made))
+	}
+}
+
 // bornInside: a command that forks with its first instruction has no child outside its session's groups.
 func bornInside(s *siege) {
 	session := s.session(nil)
 	n := rounds(s.T)
 	out := s.probe(session, "fork-cgroups", fmt.Sprint(n))
 	s.want(fmt.Sprintf("groups of %d forks", n), out, "one")
+}
+
+// bornOutside: who is put into his group once he runs has children already.
+func bornOutside(s *siege) {
+	group := filepath.Join(unified(s.T), fmt.Sprintf("stockade-test-late-%d", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		s.Fatal(err)
+	}
+	defer unix.Rmdir(group)
+	cmd := exec.Command(filepath.Join(s.probes, "probe"), "fork-cgroups", "100")
+	var out strings.Builder
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		s.Fatal(err)
+	}
+	children := fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid)
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+		if list, err := os.ReadFile(children); err == nil && len(list) > 0 {
+			break
+		}
+	}
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(fmt.Sprint(cmd.Process.Pid)), 0); err != nil {
+		s.Error(err)
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), " beside ") {
+		s.Errorf("control: %q, %v", out.String(), err)
+	}
 }
 
 // devices: whoever is in the groups of a session opens what the list has and nothing else, also as root of the host, and each
@@ -405,45 +710,91 @@ func devices(s *siege) {
 			tried++
 		}
 	}
-	s.want("control", onHost(s, "read", "/dev/kmsg"), "ok")
 	if tried < 2 {
 		s.Errorf("groups: %q", groups)
 	}
 }
 
+// devicesOfTheHost: the same opens in no group of ours.
+func devicesOfTheHost(s *siege) {
+	s.want("control: /dev/null", onHost(s, "read", "/dev/null"), "ok")
+	s.want("control: /dev/kmsg", onHost(s, "read", "/dev/kmsg"), "ok")
+}
+
+// leaving leaves something in each place that sessions could share; finding looks for it, a line for each place.
+const (
+	leaving = `for f in /dev/shm/canary /tmp/canary /home/sandbox/canary; do echo canary >$f; done; /mnt/probe/probe shm-make 1545`
+	finding = `for f in /dev/shm/canary /tmp/canary /home/sandbox/canary; do /mnt/probe/probe read $f; done; /mnt/probe/probe shm 1545`
+)
+
+// apartFromOthers: nothing of one session is in another, nor in one that is opened when it has ended.
+func apartFromOthers(s *siege) {
+	first, second := s.session(nil), s.session(nil)
+	s.want("left", shellAnswer(s, first, leaving), "ok")
+	const nothing = "ENOENT\nENOENT\nENOENT\nENOENT"
+	s.want("in another session", shellAnswer(s, second, finding), nothing)
+	s.close(first)
+	s.want("in a later one", shellAnswer(s, s.session(nil), finding), nothing)
+}
+
+// together: in one session it is found.
+func together(s *siege) {
+	session := s.session(nil)
+	s.want("control: left", shellAnswer(s, session, leaving), "ok")
+	s.want("control: found", shellAnswer(s, session, finding), "ok\nok\nok\nok")
+}
+
 // loadedLibraries (CVE-2019-14271): a root has its own ld.so.preload and name service; who loads them runs inside, or not at all.
 func loadedLibraries(s *siege) {
-	root := s.unpacked()
-	for name, content := range map[string]string{"etc/ld.so.preload": "/lib/canary.so\n", "etc/nsswitch.conf": "passwd: canary\n", "etc/passwd": "canary:x:0:0::/:/bin/sh\n"} {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o644); err != nil {
-			s.Fatal(err)
-		}
+	root, read := s.preloading()
+	r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Target: rootDir(root)})
+	session := settled(s.T, r, err).SessionID
+	x, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/bin/probe", "euid"}})
+	s.want("a static program", printed(settled(s.T, x, err)), "1000")
+	if read() {
+		s.Error("somebody opened the root's name service or loader files")
 	}
+	x, err = s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/bin/probe", "read", "/etc/ld.so.preload"}})
+	s.want("a command", printed(settled(s.T, x, err)), "ok")
+	if !read() {
+		s.Error("the watch does not see a session's own command")
+	}
+}
+
+// preloading is a root with libraries of its own for everybody, and says whether somebody has looked at that since it was asked last.
+func (s *siege) preloading() (root string, read func() bool) {
+	s.Helper()
+	root = s.unpacked()
 	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		s.Fatal(err)
 	}
-	defer unix.Close(watch)
-	for _, name := range []string{"etc/ld.so.preload", "etc/nsswitch.conf", "etc/passwd"} {
-		if _, err := unix.InotifyAddWatch(watch, filepath.Join(root, name), unix.IN_OPEN|unix.IN_ACCESS); err != nil {
+	s.Cleanup(func() { unix.Close(watch) })
+	for name, content := range map[string]string{"etc/ld.so.preload": "/lib/canary.so\n", "etc/nsswitch.conf": "passwd: canary\n", "etc/passwd": "canary:x:0:0::/:/bin/sh\n"} {
+		file := filepath.Join(root, name)
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			s.Fatal(err)
+		}
+		if _, err := unix.InotifyAddWatch(watch, file, unix.IN_OPEN|unix.IN_ACCESS); err != nil {
 			s.Fatal(err)
 		}
 	}
-	opened := func() bool {
+	return root, func() bool {
 		n, err := unix.Read(watch, make([]byte, 4096))
 		return n > 0 && err == nil
 	}
-	r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{Root: api.Root{Dir: &api.RootDir{Path: root}}}}})
-	session := settled(s.T, r, err).SessionID
-	x, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/bin/probe", "euid"}})
-	s.want("a static program", printed(settled(s.T, x, err)), "1000")
-	if opened() {
-		s.Error("somebody opened the root's name service or loader files")
+}
+
+// loadedByAHelper: a program of the host's that is linked dynamically and has entered the root as root.
+func loadedByAHelper(s *siege) {
+	root, read := s.preloading()
+	steps := []string{"naive", root}
+	for _, dir := range []string{"usr", "lib", "lib64"} {
+		steps = append(steps, "make:"+dir, "bind:/"+dir+":"+dir)
 	}
-	x, err = s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/bin/probe", "read", "/etc/ld.so.preload"}})
-	s.want("control", printed(settled(s.T, x, err)), "ok")
-	if !opened() {
-		s.Error("control: the watch sees nothing")
+	s.outside(apart, append(steps, "--", "/usr/bin/true")...)
+	if !read() {
+		s.Error("control: the loader has not looked")
 	}
 }
 
@@ -459,18 +810,37 @@ func crash(s *siege) {
 	if x.Signal != "SEGV" {
 		s.Errorf("%+v", x)
 	}
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(unix.RLIMIT_CORE, &limit); err != nil || limit.Max == 1 {
-		s.Errorf("control: %+v, %v", limit, err)
-	}
+	s.want("a crash that wants a core", s.probe(session, "crash", "/tmp"), "no core")
 }
 
-// swappedTerminal (CVE-2025-52565): no terminal is bound anywhere by name: there is no console to bind it on.
+func crashOutside(s *siege) {
+	s.want("control", onHost(s, "crash", shared(s.T)), "core")
+}
+
+// swappedTerminal (CVE-2025-52565): a program in a loop replaces what is in /dev/pts by links, while terminals are opened: what a command
+// has for one is the one that was made for it. And no terminal is bound anywhere by name: there is no console to bind it on.
 func swappedTerminal(s *siege) {
-	session := s.session(nil)
+	session := s.session(func(o *api.SessionOpen) { o.Background = new(bool); *o.Background = true })
 	s.want("/dev/console", s.probe(session, "read", "/dev/console"), "ENOENT")
 	s.want("a terminal of the session's own", s.probe(session, "pty"), "0")
-	if got := onHost(s, "read", "/dev/ptmx"); got != "ok" {
-		s.Errorf("control: %s", got)
+	shell(s.T, s.c, session, "setsid /mnt/probe/probe replace-all /dev/pts /etc/passwd 1000000000 >/tmp/replaced 2>&1 &")
+	n := rounds(s.T) / 5
+	for range n {
+		t := openShell(s.T, s.c, api.Exec{SessionID: session, Argv: []string{"sh", "-c", "test -t 0 && test -c $(readlink /proc/self/fd/0) && readlink /proc/self/fd/0"}})
+		for !t.read(time.Second).End {
+		}
+		s.want("its terminal", strings.TrimSpace(t.seen.String()), "/dev/pts/0", "/dev/pts/1") // the one before may not be gone
 	}
+	s.want("what could be replaced", strings.TrimSpace(text(shell(s.T, s.c, session, "cat /tmp/replaced").Payload.Exec.Stdout)), "")
+	s.Logf("%d terminals", n)
+}
+
+// swappedByName: the nodes of terminals lie in a directory that somebody else may write to, as where /dev is shared.
+func swappedByName(s *siege) {
+	dir, secret := shared(s.T), filepath.Join(shared(s.T), "secret")
+	if err := errors.Join(unix.Mknod(filepath.Join(dir, "0"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))), os.WriteFile(secret, []byte("canary"), 0o644)); err != nil {
+		s.Fatal(err)
+	}
+	s.want("control: what could be replaced", onHost(s, "replace-all", dir, secret, "1"), "0\nok")
+	s.want("control: what the terminal then is", onHost(s, "content", filepath.Join(dir, "0")), "ok")
 }

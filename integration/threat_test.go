@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stockade-dev/stockade/internal/testbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -23,7 +25,8 @@ import (
 type threat struct {
 	id, what string
 	try      func(*siege)
-	shown    string // "sandbox/launch TestRights": its comment names the id
+	control  func(*siege) // the same where the one protection is missing, upon something of the test's own: there it has to succeed
+	shown    string       // "sandbox/launch TestRights": its comment names the id, and says what its control is
 }
 
 // siege is a supervisor under attack, with canaries around it.
@@ -50,26 +53,42 @@ func TestThreats(t *testing.T) {
 			k.unchanged(t)
 			row.try(&siege{T: t, d: d, c: d.Client(), probes: probes, canaries: k})
 			k.unchanged(t)
+			t.Run("control", func(t *testing.T) {
+				row.control(&siege{T: t, d: d, c: d.Client(), probes: probes, canaries: k})
+				k.unchanged(t)
+			})
 		})
 	}
 }
 
-// TestThreatList: every attack of the list has its row, and what a row says is shown elsewhere is there.
+// TestThreatList: every attack of the list has its row, every row has its control, and what a row says is shown elsewhere is there.
 func TestThreatList(t *testing.T) {
 	rowsOf := map[string]int{}
 	for _, row := range rows {
 		for id := range strings.FieldsSeq(row.id) {
 			rowsOf[id]++
 		}
+		if row.outside.ok == nil || row.control.attr == nil {
+			t.Errorf("%s %s: no control", row.id, row.attempt)
+		}
 	}
 	for _, row := range threats {
-		rowsOf[row.id]++
+		for id := range strings.FieldsSeq(row.id) {
+			rowsOf[id]++
+		}
 		if row.shown == "" {
+			if row.try == nil || row.control == nil {
+				t.Errorf("%s %s: an attack and its control are needed, or the test that has both", row.id, row.what)
+			}
 			continue
 		}
 		dir, name, _ := strings.Cut(row.shown, " ")
-		if !shows(t, filepath.Join("..", dir), name, row.id) {
-			t.Errorf("%s: %s has no test %s whose comment names it", row.id, dir, name)
+		words := []string{row.id, "Control: "}
+		if slices.ContainsFunc(fileThreats, func(f threat) bool { return f.id == row.id }) {
+			words = words[:1] // what a tool answers is compared with what a command sees, or with another implementation
+		}
+		if !says(t, filepath.Join("..", dir), name, words...) {
+			t.Errorf("%s: %s has no test %s whose comment has %q", row.id, dir, name, words)
 		}
 	}
 	for _, id := range listed() {
@@ -95,8 +114,8 @@ func listed() (ids []string) {
 	return append(ids, "T101", "T102", "T103", "T104", "T105", "T107", "T108", "T109", "T110", "T111")
 }
 
-// shows reports whether a test function of a directory has an id in its comment.
-func shows(t *testing.T, dir, name, id string) bool {
+// says reports whether a test function of a directory has all these words in its comment.
+func says(t *testing.T, dir, name string, words ...string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
@@ -108,8 +127,8 @@ func shows(t *testing.T, dir, name, id string) bool {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m := comment.FindSubmatch(source); m != nil && strings.Contains(string(m[1]), id) {
-			return true
+		if m := comment.FindSubmatch(source); m != nil {
+			return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(string(m[1]), w) })
 		}
 	}
 	return false
@@ -158,6 +177,39 @@ func (s *siege) probe(session string, args ...string) string {
 		s.Fatal(err)
 	}
 	return printed(r)
+}
+
+// outside makes an attempt where the protection is off: see control.
+func (s *siege) outside(c control, args ...string) string {
+	s.Helper()
+	p := places{probes: s.probes}
+	return p.outside(s.T, strings.Join(args, " "), c)
+}
+
+// alone runs a script in mount and pid namespaces of its own, with their proc, as root; whatever it starts ends with it. $1 is the probe.
+func (s *siege) alone(script string, args ...string) string {
+	s.Helper()
+	argv := []string{"--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh", filepath.Join(s.probes, "probe")}
+	out, err := exec.CommandContext(s.Context(), "unshare", append(argv, args...)...).CombinedOutput()
+	if err != nil {
+		s.Errorf("control: %v: %s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// race repeats what has to succeed once in a while.
+func (s *siege) race(what string, won func() bool) {
+	s.Helper()
+	for n, end := 1, time.Now().Add(time.Minute); ; n++ {
+		switch {
+		case won():
+			s.Logf("%s: at the %d. time", what, n)
+			return
+		case time.Now().After(end):
+			s.Errorf("%s: not in %d times", what, n)
+			return
+		}
+	}
 }
 
 // want compares an answer.

@@ -14,8 +14,8 @@ import (
 
 // workspaceThreats aim at what runs outside of what was written inside.
 var workspaceThreats = []threat{
-	{id: "T144", what: "git of the session configures git of the host", try: gitConfigures},
-	{id: "T144", what: "a commit brings what was refused inside", try: committedHook},
+	{id: "T144", what: "git of the session configures git of the host", try: gitConfigures, control: gitConfigured},
+	{id: "T144", what: "a commit brings what was refused inside", try: committedHook, control: writtenHook},
 }
 
 // gitAttack tries to have programs run by whoever uses git in this directory next. It needs no luck: each step succeeds where
@@ -94,6 +94,12 @@ func gitConfigures(s *siege) {
 			s.Errorf("%s: git of the host: %q, %v", mode, out, err)
 		}
 	}
+}
+
+func gitConfigured(s *siege) {
+	if _, err := exec.LookPath("git"); err != nil {
+		skip(s.T, "needs git")
+	}
 	dir := s.repository()
 	before := s.programs(dir)
 	cmd := exec.Command("sh", "-c", gitAttack)
@@ -104,20 +110,30 @@ func gitConfigures(s *siege) {
 	}
 }
 
-// committedHook: what is reserved in an overlay cannot be filled, whatever it is called through, and comes to nothing outside.
-func committedHook(s *siege) {
-	dir := shared(s.T)
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "sub"), 0o755), os.WriteFile(filepath.Join(dir, ".envrc"), []byte("mine\n"), 0o644)); err != nil {
+// hookAttack writes what is reserved, whatever it is called through, and something that is not.
+const hookAttack = `for f in .envrc .mcp.json sub/../.envrc /proc/self/cwd/.mcp.json /proc/self/cwd/../work/.envrc "$@"; do
+	echo pwned 2>/dev/null >"$f" && echo "wrote $f"; rm -f "$f" 2>/dev/null && echo "removed $f"; ln -f sub/x "$f" 2>/dev/null && echo "linked $f"; done
+	ln -s ../.vscode sub/link; echo pwned 2>/dev/null >sub/link/tasks.json && echo "wrote through a link"; echo work >sub/work; true`
+
+// hooked is a directory as a caller has it.
+func (s *siege) hooked() string {
+	s.Helper()
+	dir := filepath.Join(shared(s.T), "work")
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "sub"), 0o755), os.WriteFile(filepath.Join(dir, ".envrc"), []byte("mine\n"), 0o644)); err != nil {
 		s.Fatal(err)
 	}
+	return dir
+}
+
+// committedHook: what is reserved in an overlay cannot be filled, and comes to nothing outside.
+func committedHook(s *siege) {
+	dir := s.hooked()
 	session := s.session(func(o *api.SessionOpen) {
 		o.Target.Local.Mounts = append(o.Target.Local.Mounts, api.Mount{HostPath: dir, GuestPath: "/work", Mode: "overlay"})
 		o.Target.Local.Workdir = "/work"
 	})
-	x := shell(s.T, s.c, session, `for f in .envrc .mcp.json sub/../.envrc /proc/self/cwd/.mcp.json /proc/self/root/work/.envrc; do
-		echo pwned 2>/dev/null >"$f" && echo "wrote $f"; rm -f "$f" 2>/dev/null && echo "removed $f"; ln -f sub/x "$f" 2>/dev/null && echo "linked $f"; done
-		ln -s ../.vscode sub/link; echo pwned 2>/dev/null >sub/link/tasks.json && echo "wrote through a link"; echo work >sub/work; true`)
-	s.want("what was done", text(x.Payload.Exec.Stdout), "")
+	x, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"sh", "-c", hookAttack, "sh", "/proc/self/root/work/.envrc"}})
+	s.want("what was done", text(settled(s.T, x, err).Payload.Exec.Stdout), "")
 	r, err := s.c.Commit(s.Context(), api.Workspace{SessionID: session})
 	settled(s.T, r, err)
 	s.close(session)
@@ -125,7 +141,26 @@ func committedHook(s *siege) {
 	if mine, err := os.ReadFile(filepath.Join(dir, ".envrc")); err != nil || string(mine) != "mine\n" {
 		s.Errorf(".envrc: %q, %v", mine, err)
 	}
-	s.want("control: the rest of it", entries(s, filepath.Join(dir, "sub")), "link work")
+	s.want("the rest of it", entries(s, filepath.Join(dir, "sub")), "link work")
+}
+
+// writtenHook: the same in a directory of nobody's overlay.
+func writtenHook(s *siege) {
+	dir := s.hooked()
+	if err := os.Mkdir(filepath.Join(dir, ".vscode"), 0o755); err != nil {
+		s.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", hookAttack)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, done := range []string{"wrote .envrc", "removed .envrc", "wrote .mcp.json", "wrote sub/../.envrc", "wrote /proc/self/cwd/.mcp.json", "wrote /proc/self/cwd/../work/.envrc", "wrote through a link"} {
+		if !strings.Contains(string(out), done+"\n") {
+			s.Errorf("control: not %s: %q", done, out)
+		}
+	}
 }
 
 // entries are the names in a directory of the host.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -154,6 +155,29 @@ func TestFailuresAreDenials(t *testing.T) {
 				t.Errorf("denied with %v, not %s", d.Deny, row.code)
 			}
 		})
+	}
+}
+
+// TestIdentities: who somebody is inside is one number within the range of a session's, and nothing that others read as one (T028,
+// CVE-2016-3697, CVE-2024-40635). Control: the number of an ordinary user in the same place is granted, and what is left of some of the others in
+// 32 bits is root.
+func TestIdentities(t *testing.T) {
+	granted := func(uid string) rego.Decision {
+		policy := `decision := {"allow": true, "deny": [], "grant": object.union(` + grantText + `, {"identity": {"uid": ` + uid + `, "gid": 1000}})}`
+		return load(t, tree(policy), rego.Options{}).Decide(t.Context(), rego.Open, openInput(0))
+	}
+	roots := 0
+	for _, uid := range []string{"4294967296", "2147483648", "-1", "0", "65535", "65536", "1000.5", "1e20", "null", `"4294967296"`, `"1000"`, `"0x0"`, `"root"`, `"1000:0"`, `"١٠٠٠"`, `[1000]`} {
+		d := granted(uid)
+		if d.Allow || len(d.Deny) == 0 || d.Deny[0].Code != api.CodePolicyResult && d.Deny[0].Code != api.CodeGrantExceeds {
+			t.Errorf("uid %s: %v %+v", uid, d.Allow, d.Deny)
+		}
+		if n, err := strconv.ParseInt(strings.Trim(uid, `"`), 0, 64); err == nil && uint32(n) == 0 {
+			roots++
+		}
+	}
+	if d := granted("1000"); !d.Allow || roots < 4 {
+		t.Errorf("control: %+v, and %d are root elsewhere", d.Deny, roots)
 	}
 }
 

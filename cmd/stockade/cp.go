@@ -51,6 +51,7 @@ type copying struct {
 	flag    progressFlag
 	session string
 	told    time.Time // of progress
+	under   int64     // bytes of the file that is under way
 	sum     copied
 }
 
@@ -88,6 +89,9 @@ func (k *copying) run(ctx context.Context, source, dest string) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if k.wanted(k.flag) {
+		k.tell()
 	}
 	if k.json && dest != "-" {
 		if err := document(k.stdout, k.sum); err != nil {
@@ -130,14 +134,48 @@ func (k *copying) skip(at, why string) {
 	k.say("left out: %s: %s", printable(at), why)
 }
 
-// copied counts, and tells of it now and then.
+// copied counts a file that has come to its end.
 func (k *copying) copied(bytes int64) {
 	k.sum.Files++
 	k.sum.Bytes += bytes
+	k.under = 0
+	k.passed(0)
+}
+
+// passed counts bytes of the file that is under way, and tells of it now and then.
+func (k *copying) passed(n int) {
+	k.under += int64(n)
 	if now := time.Now(); k.wanted(k.flag) && now.Sub(k.told) > time.Second {
 		k.told = now
-		k.say("%d files, %s", k.sum.Files, amount(k.sum.Bytes))
+		k.tell()
 	}
+}
+
+func (k *copying) tell() {
+	noun := "files"
+	if k.sum.Files == 1 {
+		noun = "file"
+	}
+	k.say("%d %s, %s", k.sum.Files, noun, amount(k.sum.Bytes+k.under))
+}
+
+// passing counts what comes from a reader or goes to a writer.
+type passing struct {
+	k *copying
+	r io.Reader
+	w io.Writer
+}
+
+func (p *passing) Read(b []byte) (int, error) {
+	n, err := p.r.Read(b)
+	p.k.passed(n)
+	return n, err
+}
+
+func (p *passing) Write(b []byte) (int, error) {
+	n, err := p.w.Write(b)
+	p.k.passed(n)
+	return n, err
 }
 
 // kind is what is at a path inside: dir, file, "" for nothing.
@@ -217,6 +255,7 @@ func (k *copying) put(ctx context.Context, name, at string, info fs.FileInfo) er
 
 // write gives a file inside its content.
 func (k *copying) write(ctx context.Context, at string, from io.Reader, executable bool) error {
+	from = &passing{k: k, r: from}
 	head, err := io.ReadAll(io.LimitReader(from, inlineFile+1))
 	if err != nil {
 		return err
@@ -380,7 +419,7 @@ func (k *copying) get(ctx context.Context, at, name string, to sink) error {
 	size := *first.SizeBytes
 	err = to.file(name, first.Mode&0o111 != 0, size, func(w io.Writer) error {
 		for part := first; ; {
-			if err := k.outputTo(ctx, part.Content, w); err != nil || !part.Truncated {
+			if err := k.outputTo(ctx, part.Content, &passing{k: k, w: w}); err != nil || !part.Truncated {
 				return err
 			}
 			before := part

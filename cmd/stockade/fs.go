@@ -69,7 +69,8 @@ func target(name string) file.Target {
 	return file.Target{PathBytes: []byte(name)}
 }
 
-// told answers with what a tool said. show writes what was asked for; it is not called when the tool said no.
+// told answers with what a tool said. show writes what was asked for; it is not called when the tool said no. A search that found
+// nothing ends as grep does.
 func (c *cli) told(r *api.Receipt, err error, show func(*file.Result) error) error {
 	if err != nil {
 		return err
@@ -92,10 +93,15 @@ func (c *cli) told(r *api.Receipt, err error, show func(*file.Result) error) err
 		}
 		return &exitError{status, errors.New(refusal(r.Op, res))}
 	}
-	if c.json || show == nil {
-		return nil
+	if !c.json && show != nil {
+		if err := show(res); err != nil {
+			return err
+		}
 	}
-	return show(res)
+	if g, l := res.Grep, res.Glob; g != nil && g.Matches == nil || l != nil && l.Paths == nil {
+		return &exitError{exitFinding, nil}
+	}
+	return nil
 }
 
 // refusal is what a tool says no with, and what would let one mend what was asked.
@@ -140,9 +146,6 @@ func (c *cli) lines(ctx context.Context, out *file.Output, truncated bool, count
 	}
 	if truncated && count != nil {
 		c.say("%d in all; --max gives more", *count)
-	}
-	if out == nil {
-		return &exitError{exitFinding, nil}
 	}
 	return nil
 }
@@ -359,9 +362,6 @@ func (c *cli) fsLs() *cobra.Command {
 			}
 			r, err := tool("", api.OpFileList, ask)
 			return c.told(r, err, func(res *file.Result) error {
-				if res.List.Entries == nil {
-					return nil
-				}
 				return c.lines(ctx, res.List.Entries, res.List.Truncated, res.List.Count)
 			})
 		})

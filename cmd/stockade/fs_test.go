@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/stockade-dev/stockade/sandbox/file"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -25,7 +27,7 @@ func TestFS(t *testing.T) {
 		op          api.Op
 		r           api.Receipt
 		status      int
-		stdout      string
+		stdout      string // "*" is the receipt, whole, and nothing else
 		stderr      string // a part
 		sent        string // a part of the body
 	}{
@@ -46,6 +48,18 @@ func TestFS(t *testing.T) {
 		{"grep -i -C SESSION x", "", api.OpFileGrep, api.Receipt{}, exitUsage, "", "", ""},
 		{"grep -i SESSION x src", "", api.OpFileGrep, answer(file.Result{Grep: &file.GrepResult{Matches: text("src/a:1:X\n"), MatchCount: &two, Truncated: true}}), 0, "src/a:1:X\n", "2 in all", `"path":"src","pattern":"x","case_insensitive":true`},
 		{"grep SESSION x", "", api.OpFileGrep, answer(file.Result{Grep: &file.GrepResult{}}), exitFinding, "", "", ""},
+		{"grep --json SESSION x", "", api.OpFileGrep, answer(file.Result{Grep: &file.GrepResult{Summary: "No matches found"}}), exitFinding, "*", "", ""},
+		{"glob --json SESSION x", "", api.OpFileGlob, answer(file.Result{Glob: &file.GlobResult{Summary: "No files matched"}}), exitFinding, "*", "", ""},
+		{"glob SESSION x", "", api.OpFileGlob, answer(file.Result{Glob: &file.GlobResult{}}), exitFinding, "", "", ""},
+		{"ls --json SESSION", "", api.OpFileList, answer(file.Result{List: &file.ListResult{}}), 0, "*", "", ""},
+		{"read --json SESSION a", "", api.OpFileRead, answer(file.Result{Read: &file.ReadResult{Outcome: no}}), exitFinding, "*", "not_found: path_not_found", ""},
+		{"write --json SESSION a", "", api.OpFileWrite, answer(file.Result{Write: &file.WriteResult{Outcome: file.Outcome{Status: file.Forbidden, Code: file.CodePathNotAllowed}}}), exitDenied, "*", "path_not_allowed", ""},
+		{"edit --json SESSION a x y", "", api.OpFileEdit, answer(file.Result{Edit: &file.EditResult{Summary: "Updated a (1 replacement)"}}), 0, "*", "", ""},
+		{"patch --json SESSION", "*** Begin", api.OpFilePatch, answer(file.Result{Patch: &file.PatchResult{Summary: "done"}}), 0, "*", "", ""},
+		{"stat --json SESSION a", "", api.OpFileStat, answer(file.Result{Stat: &file.StatResult{Kind: "file"}}), 0, "*", "", ""},
+		{"mv --json SESSION a b", "", api.OpFileMove, answer(file.Result{Change: &file.ChangeResult{}}), 0, "*", "", ""},
+		{"rm --json SESSION a", "", api.OpFileRemove, answer(file.Result{Change: &file.ChangeResult{}}), 0, "*", "", ""},
+		{"mkdir --json SESSION a", "", api.OpFileMkdir, answer(file.Result{Change: &file.ChangeResult{}}), 0, "*", "", ""},
 		{"glob SESSION **", "", api.OpFileGlob, answer(file.Result{Glob: &file.GlobResult{Paths: text("a\n")}}), 0, "a\n", "", `"pattern":"**"`},
 		{"ls SESSION", "", api.OpFileList, answer(file.Result{List: &file.ListResult{}}), 0, "", "", ""},
 		{"stat SESSION a", "", api.OpFileStat, answer(file.Result{Stat: &file.StatResult{Kind: "file", Mode: 0o644, Path: "/w/a", SizeBytes: &size}}), 0, "file 0644 0:0 7 /w/a\n", "", ""},
@@ -57,6 +71,13 @@ func TestFS(t *testing.T) {
 		f.does(row.op, row.r)
 		named := strings.NewReplacer("SESSION", sessionOne)
 		got := f.run(t, row.stdin, append([]string{"fs"}, strings.Fields(named.Replace(row.args))...)...)
+		if row.stdout == "*" {
+			var r api.Receipt
+			if err := json.Unmarshal([]byte(got.stdout), &r); err != nil || r.Payload.File == nil || r.Payload.File.Outcome().Status != row.r.Payload.File.Outcome().Status {
+				t.Errorf("%s: %v in %s", row.args, err, got.stdout)
+			}
+			got.stdout = "*"
+		}
 		if got.status != row.status || got.stdout != row.stdout || !strings.Contains(got.stderr, row.stderr) {
 			t.Errorf("%s: %+v, want %d %q %q", row.args, got, row.status, row.stdout, row.stderr)
 		}

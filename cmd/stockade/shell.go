@@ -74,7 +74,7 @@ func (c *cli) shell(ctx context.Context, o *shellOptions, word string, argv []st
 	if err != nil {
 		return err
 	}
-	d := &desk{c: c, o: o, detach: detach}
+	d := &desk{c: c, o: o, detach: detach, watches: o.observe}
 	d.in, _ = c.stdin.(*os.File)
 	d.out, _ = c.stdout.(*os.File)
 	d.raw = d.in != nil && d.out != nil && term.IsTerminal(int(d.in.Fd())) && term.IsTerminal(int(d.out.Fd()))
@@ -188,6 +188,7 @@ type desk struct {
 	detach   []byte
 	detached bool
 	ended    bool
+	watches  bool // what is typed goes nowhere
 	token    string
 	pressed  int // how many of the detach keys were
 }
@@ -271,7 +272,7 @@ func (d *desk) listen(ctx context.Context, keys chan<- []byte) {
 func (d *desk) sit(ctx context.Context, keys <-chan []byte) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	seat := client.Seat{After: d.token, Observe: d.o.observe, Takeover: d.o.takeover}
+	seat := client.Seat{After: d.token, Observe: d.watches, Takeover: d.o.takeover && !d.watches}
 	if !d.again && d.token == "" {
 		s, err := d.c.client().Shell(ctx, d.exec)
 		if err != nil {
@@ -280,11 +281,15 @@ func (d *desk) sit(ctx context.Context, keys <-chan []byte) error {
 		seat.After = s.First // a new one is shown from its beginning
 	}
 	a, err := d.c.client().Attach(ctx, d.exec, seat)
+	if over(nil, err) && !d.watches && seat.After != "" { // it ended before we sat, or came back: what it still said is read
+		d.watches = true
+		return d.sit(ctx, keys)
+	}
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	if d.raw && !d.o.observe {
+	if d.raw && !d.watches {
 		resized := make(chan os.Signal, 1)
 		signal.Notify(resized, unix.SIGWINCH)
 		defer signal.Stop(resized)
@@ -312,13 +317,13 @@ func (d *desk) sit(ctx context.Context, keys <-chan []byte) error {
 		case b, ok := <-keys:
 			if !ok {
 				keys = nil
-				if !d.o.observe && !d.raw {
+				if !d.watches && !d.raw {
 					err = a.Act(ctx, api.ShellAction{Type: api.ActionCtrlD}) // the end of our stdin is that of its
 				}
 				continue
 			}
 			send, away := d.press(b)
-			if len(send) > 0 && !d.o.observe {
+			if len(send) > 0 && !d.watches {
 				if err := a.Keys(ctx, send); err != nil {
 					return <-over
 				}
@@ -385,7 +390,7 @@ func (d *desk) show(ctx context.Context, a *client.Attachment) error {
 				return nil
 			}
 		case s.News == "observer":
-			d.o.observe = true
+			d.o.observe, d.watches = true, true
 			fmt.Fprint(d.c.stderr, "stockade: somebody else types now; you watch (q leaves)\r\n")
 		default:
 			if _, err := d.c.stdout.Write(s.Bytes); err != nil {

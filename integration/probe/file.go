@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +65,26 @@ func made(path string, err error) error {
 		return err
 	}
 	return os.Remove(path)
+}
+
+// replaceAll puts links in the place of what is in a directory, and prints the names that were: DIR TARGET TIMES.
+func replaceAll(args []string) (string, error) {
+	link := filepath.Join(args[0], ".link")
+	for range number(args[2]) {
+		entries, err := os.ReadDir(args[0])
+		if err != nil {
+			return "", err
+		}
+		for _, e := range entries {
+			name := filepath.Join(args[0], e.Name())
+			if os.Symlink(args[1], link) == nil && os.Rename(link, name) == nil ||
+				os.Rename(name, filepath.Join(args[0], ".away")) == nil || os.Remove(name) == nil {
+				fmt.Println(e.Name())
+			}
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	return "", nil
 }
 
 // chmod makes a file and gives it the mode.

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,18 +17,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// until repeats what uses something up, and returns the error that ends it. What is made is held
+// until repeats what uses something up as often as the last argument says, or until there is no more. What is made is held
 // until the probe ends.
-func until(again func() error) error {
-	for {
+func until(args []string, again func() error) error {
+	for range number(args[len(args)-1]) {
 		if err := again(); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-// forkBomb makes processes that wait, until there can be no more.
-func forkBomb([]string) (string, error) {
+// forkBomb makes processes that wait.
+func forkBomb(args []string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -39,7 +41,7 @@ func forkBomb([]string) (string, error) {
 			_ = c.Wait()
 		}
 	}()
-	return "", until(func() error {
+	return "", until(args, func() error {
 		c := exec.Command(self, "sleep")
 		if err := c.Start(); err != nil {
 			return err
@@ -55,65 +57,67 @@ func sleep([]string) (string, error) {
 }
 
 // threadBomb holds a thread for each goroutine. The Go runtime ends the process when it gets no more.
-func threadBomb([]string) (string, error) {
-	for range 10_000 {
+func threadBomb(args []string) (string, error) {
+	var threads sync.WaitGroup
+	err := until(args, func() error {
+		threads.Add(1)
 		go func() {
 			runtime.LockOSThread()
+			threads.Done()
 			_ = unix.Pause()
 		}()
-	}
-	time.Sleep(5 * time.Second)
-	return "10000 threads", nil
+		return nil
+	})
+	threads.Wait()
+	return "", err
 }
 
-// memoryBomb touches page after page.
-func memoryBomb([]string) (string, error) {
+// memoryBomb touches page after page: MIB.
+func memoryBomb(args []string) (string, error) {
 	var held [][]byte
-	for range 1 << 14 {
+	return "", until(args, func() error {
 		b, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 		if err != nil {
-			return "", err
+			return err
 		}
 		for i := 0; i < len(b); i += 4096 {
 			b[i] = 1
 		}
 		held = append(held, b)
-	}
-	return fmt.Sprint(len(held), " MiB"), nil
+		return nil
+	})
 }
 
-func fillFile(f *os.File) error {
-	block := make([]byte, 1<<20)
-	for range 1 << 14 {
-		if _, err := f.Write(block); err != nil {
-			return err
-		}
-	}
-	return errors.New("16 GiB")
-}
-
-func fillShm(args []string) (string, error) {
+// fillFile writes a file and leaves it: FILE MIB.
+func fillFile(args []string) (string, error) {
 	f, err := os.Create(args[0])
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(args[0])
 	defer f.Close()
-	return "", fillFile(f)
+	return "", fill(f, args)
 }
 
-func fillMemfd([]string) (string, error) {
+func fill(f *os.File, args []string) error {
+	block := make([]byte, 1<<20)
+	return until(args, func() error {
+		_, err := f.Write(block)
+		return err
+	})
+}
+
+func fillMemfd(args []string) (string, error) {
 	fd, err := unix.MemfdCreate("fill", 0)
 	if err != nil {
 		return "", err
 	}
-	return "", fillFile(os.NewFile(uintptr(fd), "fill"))
+	return "", fill(os.NewFile(uintptr(fd), "fill"), args)
 }
 
-// fillPipes fills every pipe that can be had, as large as it can be.
-func fillPipes([]string) (string, error) {
+// fillPipes fills pipes, each as large as it can be.
+func fillPipes(args []string) (string, error) {
 	block := make([]byte, 64<<10)
-	return "", until(func() error {
+	return "", until(args, func() error {
 		var p [2]int
 		if err := unix.Pipe2(p[:], unix.O_NONBLOCK); err != nil {
 			return err
@@ -127,9 +131,9 @@ func fillPipes([]string) (string, error) {
 	})
 }
 
-func fillSockets([]string) (string, error) {
+func fillSockets(args []string) (string, error) {
 	block := make([]byte, 64<<10)
-	return "", until(func() error {
+	return "", until(args, func() error {
 		p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
 			return err
@@ -142,12 +146,12 @@ func fillSockets([]string) (string, error) {
 	})
 }
 
-func fillEpoll([]string) (string, error) {
+func fillEpoll(args []string) (string, error) {
 	event, err := unix.Eventfd(0, 0)
 	if err != nil {
 		return "", err
 	}
-	return "", until(func() error {
+	return "", until(args, func() error {
 		e, err := unix.EpollCreate1(0)
 		if err != nil {
 			return err
@@ -156,8 +160,8 @@ func fillEpoll([]string) (string, error) {
 	})
 }
 
-func fillInotify([]string) (string, error) {
-	return "", until(func() error {
+func fillInotify(args []string) (string, error) {
+	return "", until(args, func() error {
 		w, err := unix.InotifyInit1(0)
 		if err != nil {
 			return err
@@ -167,17 +171,17 @@ func fillInotify([]string) (string, error) {
 	})
 }
 
-func fillEventfd([]string) (string, error) {
-	return "", until(func() error {
+func fillEventfd(args []string) (string, error) {
+	return "", until(args, func() error {
 		_, err := unix.Eventfd(0, 0)
 		return err
 	})
 }
 
 // fillMQ makes message queues. Their memory is bounded by RLIMIT_MSGQUEUE.
-func fillMQ([]string) (string, error) {
+func fillMQ(args []string) (string, error) {
 	n := 0
-	return "", until(func() error {
+	return "", until(args, func() error {
 		n++
 		name := append([]byte(fmt.Sprintf("fill%d", n)), 0)
 		_, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&name[0])), unix.O_CREAT|unix.O_RDWR, 0o600, 0, 0, 0)
@@ -194,7 +198,7 @@ func fillInodes(args []string) (string, error) {
 		return "", err
 	}
 	n := 0
-	return "", until(func() error {
+	return "", until(args, func() error {
 		n++
 		f, err := os.Create(filepath.Join(args[0], fmt.Sprint(n)))
 		if err != nil {
@@ -202,6 +206,20 @@ func fillInodes(args []string) (string, error) {
 		}
 		return f.Close()
 	})
+}
+
+// removeByName removes a tree from its leaves on, each by its whole name.
+func removeByName(args []string) (string, error) {
+	entries, err := os.ReadDir(args[0])
+	for _, e := range entries {
+		if err == nil {
+			_, err = removeByName([]string{filepath.Join(args[0], e.Name())})
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return "", os.Remove(args[0])
 }
 
 // deepTree makes directories in each other, deeper than a path can be long.
@@ -233,10 +251,10 @@ func spin(args []string) (string, error) {
 	return "", nil
 }
 
-// fillPTYs opens terminals until there are no more, and says how many there were.
-func fillPTYs([]string) (string, error) {
+// fillPTYs opens terminals, and says how many there were.
+func fillPTYs(args []string) (string, error) {
 	n := 0
-	err := until(func() error {
+	err := until(args, func() error {
 		if _, err := openPTY(); err != nil {
 			return err
 		}
@@ -260,23 +278,22 @@ func openPTY() (int, error) {
 	return unix.IoctlGetInt(fd, unix.TIOCGPTN)
 }
 
-// forkCgroups looks into which groups children are born.
+// forkCgroups has children from its first moment on, and looks then whether all were born where it is itself.
 func forkCgroups(args []string) (string, error) {
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return "", err
-	}
+	seen := map[string]bool{}
 	for range number(args[0]) {
 		out, err := exec.Command("/proc/self/exe", "own-cgroup").Output()
 		if err != nil {
 			return "", err
 		}
-		if strings.TrimSpace(string(out)) != strings.TrimSpace(string(own)) {
-			return fmt.Sprintf("%q beside %q", out, own), nil
-		}
+		seen[strings.TrimSpace(string(out))] = true
 	}
-	if strings.Contains(string(own), "..") {
-		return string(own), nil
+	own, err := ownCgroup(nil)
+	if err != nil {
+		return "", err
+	}
+	if !seen[own] || len(seen) > 1 || strings.Contains(own, "..") {
+		return fmt.Sprintf("%q beside %q", slices.Sorted(maps.Keys(seen)), own), nil
 	}
 	return "one", nil
 }
@@ -286,24 +303,33 @@ func ownCgroup([]string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// overwriteExe opens for ever what the processes around it execute, for writing.
+// overwriteExe holds what the processes around it execute, and tries for ever to open it for writing: what is executed cannot be,
+// and what was, can (CVE-2019-5736).
 func overwriteExe([]string) (string, error) {
-	for {
+	type file struct{ dev, ino uint64 }
+	held := map[file]int{}
+	for ; ; time.Sleep(100 * time.Microsecond) {
 		all, _ := filepath.Glob("/proc/[0-9]*/exe")
 		for _, path := range all {
-			held, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+			fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 			if err != nil {
 				continue
 			}
-			fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", held), unix.O_WRONLY|unix.O_CLOEXEC, 0)
-			if err == nil {
-				link, _ := os.Readlink(path)
-				if !strings.HasPrefix(link, "/tmp/") { // its own copies may be written
-					fmt.Println(path, link)
-				}
+			var st unix.Stat_t
+			_ = unix.Fstat(fd, &st)
+			is := file{st.Dev, st.Ino}
+			if _, known := held[is]; known {
 				unix.Close(fd)
+				continue
 			}
-			unix.Close(held)
+			held[is] = fd
+		}
+		for _, fd := range held {
+			link := fmt.Sprintf("/proc/self/fd/%d", fd)
+			if open(link, unix.O_WRONLY) == nil {
+				path, _ := os.Readlink(link)
+				fmt.Println(path)
+			}
 		}
 	}
 }

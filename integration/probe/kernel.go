@@ -14,9 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// zeros is an argument for TIOCSTI (a NUL is typed) and TIOCSETD (the discipline that a terminal has anyway); screen is one for TIOCLINUX: a harmless query.
+var zeros, screen = new([4]byte), &[4]byte{6}
+
 // terminal makes a terminal, the controlling one of a session of ours, and sends it the
-// request: with its own terminal a process needs no privilege to push input.
-func terminal(request uint) error {
+// request: with its own terminal a process needs no privilege to push input. At is what the argument points to, or nil for
+// the number 1: by force.
+func terminal(request uint, at *[4]byte) error {
 	signal.Ignore(unix.SIGHUP) // what closing the master sends to us
 	if _, err := unix.Setsid(); err != nil && err != unix.EPERM {
 		return err
@@ -37,8 +41,10 @@ func terminal(request uint) error {
 	if err := unix.IoctlSetInt(slave, unix.TIOCSCTTY, 0); err != nil {
 		return fmt.Errorf("ctty: %w", err)
 	}
-	b := [2]byte{6, 0} // for TIOCLINUX: a harmless query
-	return raw(unix.SYS_IOCTL, uintptr(slave), uintptr(request), uintptr(unsafe.Pointer(&b[0])))
+	if at == nil {
+		return raw(unix.SYS_IOCTL, uintptr(slave), uintptr(request), 1)
+	}
+	return raw(unix.SYS_IOCTL, uintptr(slave), uintptr(request), uintptr(unsafe.Pointer(at)))
 }
 
 func keyctl([]string) (string, error) {
@@ -151,6 +157,11 @@ func connect(network, address string) (string, error) {
 // shm looks for a segment of shared memory by its key.
 func shm(args []string) (string, error) {
 	return "", raw(unix.SYS_SHMGET, uintptr(number(args[0])), 0, 0)
+}
+
+// makeShm makes a segment that lives until somebody removes it, or its namespace.
+func makeShm(args []string) (string, error) {
+	return "", raw(unix.SYS_SHMGET, uintptr(number(args[0])), 4096, unix.IPC_CREAT|0o600)
 }
 
 // descriptors lists what we were born with. The one that lists is not counted.

@@ -53,12 +53,13 @@ func verdict(answer string, err error) string {
 
 var attempts = map[string]attempt{
 	// Files.
-	"read":     func(a []string) (string, error) { return "", open(a[0], unix.O_RDONLY) },
-	"write":    func(a []string) (string, error) { return "", open(a[0], unix.O_WRONLY) },
-	"content":  content,
-	"readlink": readlink,
-	"mknod":    mknod,
-	"mkfifo":   func(a []string) (string, error) { return "", made(a[0], unix.Mkfifo(a[0], 0o600)) },
+	"read":        func(a []string) (string, error) { return "", open(a[0], unix.O_RDONLY) },
+	"write":       func(a []string) (string, error) { return "", open(a[0], unix.O_WRONLY) },
+	"content":     content,
+	"readlink":    readlink,
+	"mknod":       mknod,
+	"replace-all": replaceAll,
+	"mkfifo":      func(a []string) (string, error) { return "", made(a[0], unix.Mkfifo(a[0], 0o600)) },
 
 	// Set-id bits and file capabilities, left behind or used.
 	"chmod-suid":     func(a []string) (string, error) { return "", chmod(a[0], unix.S_ISUID|0o755) },
@@ -88,6 +89,7 @@ var attempts = map[string]attempt{
 	"vm-read":      vmRead,
 	"pidfd-get":    pidfdGet,
 	"write-worker": writeWorker,
+	"crash":        crash,
 	"execute":      func(a []string) (string, error) { return "", execute(a[0]) },
 
 	// Mounts and namespaces.
@@ -114,8 +116,10 @@ var attempts = map[string]attempt{
 	"clone-into-cgroup": cloneIntoCgroup,
 
 	// Kernel surface.
-	"tiocsti":           func([]string) (string, error) { return "", terminal(unix.TIOCSTI) },
-	"tioclinux":         func([]string) (string, error) { return "", terminal(0x541c) },
+	"tiocsti":           func([]string) (string, error) { return "", terminal(unix.TIOCSTI, zeros) },
+	"tioclinux":         func([]string) (string, error) { return "", terminal(0x541c, screen) },
+	"tiocsetd":          func([]string) (string, error) { return "", terminal(unix.TIOCSETD, zeros) },
+	"tiocsctty":         func([]string) (string, error) { return "", terminal(unix.TIOCSCTTY, nil) },
 	"keyctl":            keyctl,
 	"add-key":           addKey,
 	"io-uring":          ioUring,
@@ -132,6 +136,7 @@ var attempts = map[string]attempt{
 	"connect-path":      connectPath,
 	"ask":               ask,
 	"shm":               shm,
+	"shm-make":          makeShm,
 	"fetch":             fetch,
 	"echo":              echo,
 	"datagram":          datagram,
@@ -148,23 +153,28 @@ var attempts = map[string]attempt{
 	"adjtime":         adjtime,
 
 	// What is used up.
-	"fork-bomb":    forkBomb,
-	"sleep":        sleep,
-	"thread-bomb":  threadBomb,
-	"memory-bomb":  memoryBomb,
-	"fill-shm":     fillShm,
-	"fill-memfd":   fillMemfd,
-	"fill-pipes":   fillPipes,
-	"fill-sockets": fillSockets,
-	"fill-epoll":   fillEpoll,
-	"fill-inotify": fillInotify,
-	"fill-eventfd": fillEventfd,
-	"fill-mq":      fillMQ,
-	"fill-inodes":  fillInodes,
-	"fill-ptys":    fillPTYs,
-	"pty":          pty,
-	"deep-tree":    deepTree,
-	"spin":         spin,
+	"fork-bomb":      forkBomb,
+	"sleep":          sleep,
+	"thread-bomb":    threadBomb,
+	"memory-bomb":    memoryBomb,
+	"fill-file":      fillFile,
+	"fill-memfd":     fillMemfd,
+	"fill-pipes":     fillPipes,
+	"fill-sockets":   fillSockets,
+	"fill-epoll":     fillEpoll,
+	"fill-inotify":   fillInotify,
+	"fill-eventfd":   fillEventfd,
+	"fill-mq":        fillMQ,
+	"fill-inodes":    fillInodes,
+	"fill-ptys":      fillPTYs,
+	"pty":            pty,
+	"deep-tree":      deepTree,
+	"remove-by-name": removeByName,
+	"spin":           spin,
+
+	// What a session is not built like.
+	"naive":      naive,
+	"naive-exec": naiveExec,
 
 	// Programs and groups.
 	"overwrite-exe":    overwriteExe,
@@ -172,6 +182,7 @@ var attempts = map[string]attempt{
 	"fork-cgroups":     forkCgroups,
 	"own-cgroup":       ownCgroup,
 	"send-descriptors": sendDescriptors,
+	"take-descriptors": takeDescriptors,
 
 	// What came in with us.
 	"descriptors": descriptors,

@@ -59,3 +59,21 @@ func sendDescriptors(args []string) (string, error) {
 	_, _, err = conn.(*net.UnixConn).WriteMsgUnix([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), unix.UnixRights(fds...), nil)
 	return "", err
 }
+
+// takeDescriptors takes what is sent to a socket, with all that comes along, and keeps it: what a receiver does that asks for more than bytes.
+func takeDescriptors(args []string) (string, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: args[0], Net: "unix"})
+	if err != nil {
+		return "", err
+	}
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return "", err
+		}
+		if _, _, _, _, err := conn.ReadMsgUnix(make([]byte, 4096), make([]byte, 4096)); err != nil {
+			return "", err
+		}
+		conn.Close()
+	}
+}

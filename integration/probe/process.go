@@ -65,6 +65,24 @@ func execute(path string) error {
 	return nil
 }
 
+// crash has a command crash in a directory, with as much of a core as it may have.
+func crash(args []string) (string, error) {
+	cmd := exec.Command("/bin/sh", "-c", "ulimit -c unlimited; kill -SEGV $$")
+	cmd.Dir = args[0]
+	var ended *exec.ExitError
+	if err := cmd.Run(); !errors.As(err, &ended) {
+		return "", err
+	}
+	ws := ended.Sys().(syscall.WaitStatus)
+	switch {
+	case ws.CoreDump():
+		return "core", nil
+	case ws.Signal() == unix.SIGSEGV:
+		return "no core", nil
+	}
+	return "", ended
+}
+
 // flags are the namespaces by name.
 var flags = map[string]uintptr{
 	"user": unix.CLONE_NEWUSER, "mnt": unix.CLONE_NEWNS, "pid": unix.CLONE_NEWPID, "net": unix.CLONE_NEWNET,

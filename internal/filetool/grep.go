@@ -56,10 +56,11 @@ func (t *Tools) grep(ctx context.Context, r *file.Request, res *file.Result) *fi
 		fault = g.file(ctx, p)
 	}
 	if fault != nil {
-		if fault.Status == file.IsDirectory || fault.Status == file.Conflict {
-			fault.Status = file.Error
-		}
 		return fault
+	}
+	if g.large > 0 && out.Code == "" {
+		out.Truncated, out.Code = true, file.CodeTooLarge
+		out.Message = fmt.Sprintf("%d %s larger than a pattern is held against as a whole", g.large, plural(int64(g.large), "file is", "files are"))
 	}
 	out.MatchCount, out.Truncated = ptr(g.count), out.Truncated || g.count > limit || g.cut
 	out.Summary = "No matches found"
@@ -104,6 +105,7 @@ type grepping struct {
 	count int64 // matching lines
 	given int64 // of them in text
 	cut   bool  // the text is full
+	large int   // files that were not searched for their size
 	full  atomic.Bool
 	text  bytes.Buffer
 }
@@ -173,6 +175,10 @@ func (g *grepping) file(ctx context.Context, p *tree.Place) *file.Fault {
 	}
 	g.out.Files = 1
 	lines, count, err := g.m.File(&interruptible{ctx, f}, bound(st.Size), &search.Buffer{}, true)
+	if errors.Is(err, search.ErrTooLarge) {
+		g.large++
+		return nil
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return canceled(ctx)
@@ -213,6 +219,7 @@ type job struct {
 	rel   string
 	lines []search.Line
 	count int64
+	large bool
 	done  chan struct{}
 }
 
@@ -277,6 +284,9 @@ func (g *grepping) each(ctx context.Context, walk func(search func(d *dir, name,
 		defer close(collected)
 		for j := range order {
 			<-j.done
+			if j.large {
+				g.large++
+			}
 			g.add(j.rel, j.lines, j.count)
 		}
 	}()
@@ -330,7 +340,8 @@ func (g *grepping) search(ctx context.Context, j *job, buf *search.Buffer) {
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return
 	}
-	j.lines, j.count, _ = g.m.File(&interruptible{ctx, f}, bound(st.Size), buf, !g.full.Load())
+	j.lines, j.count, err = g.m.File(&interruptible{ctx, f}, bound(st.Size), buf, !g.full.Load())
+	j.large = errors.Is(err, search.ErrTooLarge)
 }
 
 // found is one path of a glob.

@@ -22,8 +22,8 @@ func (t *Tools) stat(ctx context.Context, r *file.Request, res *file.Result) *fi
 	if fault != nil && fault.Status == file.NotFound {
 		p = &tree.Place{Dir: -1}
 	} else if fault != nil {
-		if fault.Status != file.Forbidden {
-			fault.Status = file.Error
+		if fault.Code == file.CodeIOError {
+			fault.Code = file.CodeStatFailed
 		}
 		return fault
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox/file"
 )
@@ -118,6 +119,19 @@ func (b *box) state() map[string]string {
 	return m
 }
 
+// stamps are the times and numbers of all that a tree holds.
+func (b *box) stamps() map[string]string {
+	m := map[string]string{}
+	for name := range b.state() {
+		var st unix.Stat_t
+		if err := unix.Lstat(b.at(name), &st); err != nil {
+			b.t.Fatal(err)
+		}
+		m[name] = fmt.Sprint(st.Ino, st.Mtim, st.Ctim)
+	}
+	return m
+}
+
 func difference(got, want map[string]string) string {
 	var out []string
 	for k, v := range got {
@@ -156,11 +170,14 @@ func TestPatches(t *testing.T) {
 			for at, content := range c.before {
 				b.file(at, content)
 			}
-			before := b.state()
+			before, stamps := b.state(), b.stamps()
 			ask := file.Patch{Patch: file.PatchText{InlineText: &file.InlineText{Text: c.patch}}, Format: c.format, DryRun: true}
 			dry := b.do(file.Request{Op: file.OpPatch, Patch: &ask}).Patch
 			if d := difference(b.state(), before); d != "" {
 				t.Fatalf("the dry run has changed\n%s", d)
+			}
+			if d := difference(b.stamps(), stamps); d != "" {
+				t.Fatalf("the dry run has touched\n%s", d)
 			}
 			ask.DryRun = false
 			p := b.do(file.Request{Op: file.OpPatch, Patch: &ask}).Patch

@@ -64,6 +64,13 @@ func TestRaces(t *testing.T) {
 			text := "*** Begin Patch\n*** Update File: p/d/f\n@@\n-mine\n+mine\n+more\n*** Update File: p/f\n@@\n-mine\n+mine\n+more\n*** End Patch\n"
 			return b.do(file.Request{Op: file.OpPatch, Patch: &file.Patch{Patch: file.PatchText{InlineText: &file.InlineText{Text: text}}}})
 		}},
+		{"create", func(b *box, i int) *file.Result {
+			return b.do(file.Request{Op: file.OpWrite, Write: &file.Write{Target: at("p/d/made/f"), Content: text("mine\n"), Mode: "create_new", CreateParents: true}})
+		}},
+		{"patch that adds, moves and deletes", func(b *box, i int) *file.Result {
+			text := "*** Begin Patch\n*** Add File: p/d/added/f\n+mine\n*** Update File: p/d/f\n*** Move to: p/d/new\n@@\n-mine\n+mine\n+more\n*** Delete File: p/f\n*** End Patch\n"
+			return b.do(file.Request{Op: file.OpPatch, Patch: &file.Patch{Patch: file.PatchText{InlineText: &file.InlineText{Text: text}}}})
+		}},
 		{"remove", func(b *box, i int) *file.Result {
 			return b.do(file.Request{Op: file.OpRemove, Remove: &file.Remove{Target: at(paths[i%3])}})
 		}},
@@ -79,13 +86,13 @@ func TestRaces(t *testing.T) {
 	}
 	each := rounds()
 	var flips atomic.Int64
-	for _, policy := range []string{file.FollowWithin, file.FollowAllow} {
+	for _, policy := range []string{file.FollowDeny, file.FollowWithin, file.FollowAllow} {
 		b := newFastBox(t, file.Caps{Roots: []string{"/work"}, FollowSymlinks: policy})
 		b.believe()
 		setUpRace(b)
 		before := canaries(b)
 		for _, tool := range tools {
-			share := flips.Load() + each/2
+			share := flips.Load() + each/3
 			stop := make(chan struct{})
 			var flipping sync.WaitGroup
 			flipping.Go(func() { flip(b, &flips, stop) })

@@ -3,6 +3,7 @@ package filetool
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -178,7 +179,7 @@ func TestKindsOfFiles(t *testing.T) {
 		"sock":    {special, special, special, special, special, notDir, notDir, ok, ok},
 		"missing": {missing, ok, ok, missing, missing, missing, missing, missing, ok},
 		"no/such": {missing, {file.Error, file.CodeParentMissing}, {file.Error, file.CodeParentMissing}, missing, missing, missing, missing, missing, ok},
-		"f/below": {missing, missing, missing, missing, missing, missing, missing, missing, ok},
+		"f/below": {missing, {file.Error, file.CodePathNotFound}, {file.Error, file.CodePathNotFound}, missing, missing, missing, missing, missing, ok},
 		"bad":     {{file.Error, file.CodeInvalidUTF8}, ok, {file.Conflict, file.CodeFileExists}, {file.Error, file.CodeInvalidUTF8}, ok, notDir, notDir, ok, ok},
 		"f":       {ok, ok, {file.Conflict, file.CodeFileExists}, ok, ok, notDir, notDir, ok, ok},
 	}
@@ -202,6 +203,132 @@ func TestKindsOfFiles(t *testing.T) {
 		if p.Status == file.OK {
 			t.Errorf("a patch has deleted %s", name)
 		}
+	}
+}
+
+// What is wrong with a request, or with who is to serve it, whatever the files are (contract table 3.3).
+func TestRefusals(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	b := newBox(t, file.Caps{}, func(c *Config) { c.Runtime.Results, c.Runtime.ReadBytes = 3, 100 })
+	b.file("f", "x\n")
+	b.file("large", strings.Repeat("x\n", file.InlineLimit))
+	patch := func(p file.Patch) file.Request { return file.Request{Op: file.OpPatch, Patch: &p} }
+	inline := file.PatchText{InlineText: &file.InlineText{Text: "x"}}
+	for _, row := range []struct {
+		name string
+		ctx  context.Context
+		ask  file.Request
+		want file.Status
+		code file.Code
+	}{
+		{"no arm", t.Context(), patch(file.Patch{}), file.Error, file.CodeInvalidPatch},
+		{"two arms", t.Context(), patch(file.Patch{Patch: file.PatchText{InlineText: inline.InlineText, BlobRef: &file.BlobRef{BlobRef: "sha256:" + hash("")}}}), file.Error, file.CodeInvalidPatch},
+		{"unknown format", t.Context(), patch(file.Patch{Patch: inline, Format: "ed"}), file.Error, file.CodePatchFormat},
+		{"patch that is no blob", t.Context(), patch(file.Patch{Patch: file.PatchText{BlobRef: &file.BlobRef{BlobRef: "sha256:" + hash("none")}}}), file.Error, file.CodeInvalidBlobRef},
+		{"stat of no path", t.Context(), file.Request{Op: file.OpStat, Stat: &file.Stat{}}, file.Error, file.CodeInvalidPath},
+		{"exists of no path", t.Context(), file.Request{Op: file.OpExists, Stat: &file.Stat{}}, file.Error, file.CodeInvalidPath},
+		{"remove of no path", t.Context(), file.Request{Op: file.OpRemove, Remove: &file.Remove{}}, file.Error, file.CodeInvalidPath},
+		{"mkdir below a file", t.Context(), file.Request{Op: file.OpMkdir, Mkdir: &file.Mkdir{Target: at("f/d")}}, file.NotFound, file.CodePathNotFound},
+		{"nobody waits", canceled, file.Request{Op: file.OpWrite, Write: &file.Write{Target: at("new"), Content: text("x")}}, file.Error, file.CodeCanceled},
+		{"nobody waits for a search", canceled, file.Request{Op: file.OpGrep, Grep: &file.Grep{Pattern: "x"}}, file.Error, file.CodeCanceled},
+	} {
+		if o := b.Do(row.ctx, &row.ask).Outcome(); o.Status != row.want || o.Code != row.code {
+			t.Errorf("%s: %s %s (%s), want %s %s", row.name, o.Status, o.Code, o.Message, row.want, row.code)
+		}
+	}
+	if b.content("new") != "-" {
+		t.Error("what nobody waits for has taken place")
+	}
+	// C18: a ceiling of the machine is told as one.
+	if r := b.readFile(file.Read{Target: at("large"), MaxBytes: ptr(int64(200))}); len(r.Clamped) != 1 || r.Clamped[0] != (file.Clamp{Field: "max_bytes", Requested: 200, Effective: 100, Source: "runtime"}) || !r.Truncated {
+		t.Errorf("%+v", r)
+	}
+	for name, o := range map[string]file.Outcome{
+		"grep": b.grepFor(file.Grep{Pattern: "x", MaxResults: ptr(int64(4))}).Outcome, "glob": b.globFor(file.Glob{Pattern: "*", MaxResults: ptr(int64(4))}).Outcome,
+		"list": b.do(file.Request{Op: file.OpList, List: &file.List{MaxResults: ptr(int64(4))}}).List.Outcome,
+	} {
+		if len(o.Clamped) != 1 || o.Clamped[0] != (file.Clamp{Field: "max_results", Requested: 4, Effective: 3, Source: "runtime"}) {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+	// Without a store, or with one that is full, a large output is an error, and no output.
+	for name, store := range map[string]func(io.Reader) (string, int64, error){"none": nil, "full": func(io.Reader) (string, int64, error) { return "", 0, unix.ENOSPC }} {
+		b := newBox(t, file.Caps{}, func(c *Config) { c.Store = store })
+		b.file("large", strings.Repeat("x\n", file.InlineLimit))
+		r := b.readFile(file.Read{Target: at("large")})
+		want(t, name, r.Outcome, file.Error, file.CodeStoreFailed)
+		if r.Content != nil {
+			t.Errorf("%s: %+v", name, r.Content)
+		}
+	}
+}
+
+// R207, R213, R217, R220, table 3.4: what is not said is a hundred, of what is there in all.
+func TestDefaults(t *testing.T) {
+	b := newFastBox(t, file.Caps{})
+	for i := range 150 {
+		b.file(fmt.Sprintf("d/%03d", i), "hit\n")
+	}
+	g := b.grepFor(file.Grep{Pattern: "hit"})
+	gl := b.globFor(file.Glob{Pattern: "**"})
+	l := b.do(file.Request{Op: file.OpList, List: &file.List{Target: at("d")}}).List
+	for name, row := range map[string]struct {
+		out       *file.Output
+		count     *int64
+		truncated bool
+	}{"grep": {g.Matches, g.MatchCount, g.Truncated}, "glob": {gl.Paths, gl.Count, gl.Truncated}, "list": {l.Entries, l.Count, l.Truncated}} {
+		if n := strings.Count(whole(b, row.out), "\n"); n != 100 || *row.count != 150 || !row.truncated {
+			t.Errorf("%s: %d of %d, truncated %v", name, n, *row.count, row.truncated)
+		}
+	}
+}
+
+// R114, rules 1 and 2 of S3: each path of a patch is judged, whichever way it comes into it, and none of it takes place.
+func TestEachPathOfAPatch(t *testing.T) {
+	ways := map[string]string{
+		"add":       "*** Add File: PATH/new\n+x\n",
+		"update":    "*** Update File: PATH/f\n@@\n-old\n+new\n",
+		"delete":    "*** Delete File: PATH/f\n",
+		"move from": "*** Update File: PATH/f\n*** Move to: d/moved\n@@\n-old\n+new\n",
+		"move to":   "*** Update File: d/g\n*** Move to: PATH/moved\n@@\n-old\n+new\n",
+	}
+	for name, row := range map[string]struct {
+		caps file.Caps
+		at   string
+		code file.Code
+	}{
+		"another root":       {file.Caps{Roots: []string{"/work/d"}}, "other", file.CodePathForbidden},
+		"a twin of the root": {file.Caps{Roots: []string{"/work/d"}}, "d-evil", file.CodePathForbidden},
+		"up and out":         {file.Caps{Roots: []string{"/work/d"}}, "d/../other", file.CodePathForbidden},
+		"absolute":           {file.Caps{Roots: []string{"/work/d"}}, "/work/other", file.CodePathForbidden},
+		"over a link":        {file.Caps{Roots: []string{"/work/d"}}, "d/out", file.CodePathForbidden},
+		"over a link, deny":  {file.Caps{FollowSymlinks: file.FollowDeny}, "d/in", file.CodePathForbidden},
+		"where it reads":     {file.Caps{WriteRoots: []string{"/work/d"}}, "other", file.CodePathForbidden},
+		"protected":          {file.Caps{ProtectedPaths: []string{"/work/other"}}, "other", file.CodeProtected},
+		"in the way of what is protected and missing": {file.Caps{ProtectedPaths: []string{"/work/other/new/x", "/work/other/f/x", "/work/other/moved/x"}}, "other", file.CodeProtected},
+	} {
+		for way, part := range ways {
+			b := newFastBox(t, row.caps)
+			b.fill(map[string]string{"d/f": "old\n", "d/g": "old\n", "d/sub/f": "old\n", "other/f": "old\n", "d-evil/f": "old\n"})
+			b.link("../other", "d/out")
+			b.link("sub", "d/in")
+			before := b.state()
+			p := b.applyPatch("*** Begin Patch\n*** Add File: d/first\n+x\n" + strings.ReplaceAll(part, "PATH", row.at) + "*** End Patch\n")
+			want(t, name+", "+way, p.Outcome, file.Forbidden, row.code)
+			if d := difference(b.state(), before); d != "" {
+				t.Errorf("%s, %s: %s", name, way, d)
+			}
+		}
+	}
+	// R205: the errors are bounded.
+	b := newFastBox(t, file.Caps{})
+	var many strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&many, "*** Delete File: none%d\n", i)
+	}
+	if p := b.applyPatch("*** Begin Patch\n" + many.String() + "*** End Patch\n"); p.Status != file.NotFound || len(p.Errors) != maxErrors {
+		t.Errorf("%d errors: %+v", len(p.Errors), p.Outcome)
 	}
 }
 
@@ -565,7 +692,7 @@ func TestWritesThroughLinks(t *testing.T) {
 	}
 }
 
-// T126, T127, T128: no end, no size, no content.
+// T126, T127: no end, no size, no content.
 func TestEndlessAndSparseFiles(t *testing.T) {
 	b := newBox(t, file.Caps{})
 	f, err := os.Create(b.at("sparse"))

@@ -14,11 +14,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/filetool/ripgrep"
+	"github.com/stockade-dev/stockade/internal/filetool/search"
 	"github.com/stockade-dev/stockade/internal/filetool/stage"
 	"github.com/stockade-dev/stockade/sandbox/file"
 )
@@ -248,6 +250,105 @@ func TestRipgrepFindsTheSame(t *testing.T) {
 	if fast < len(asks) {
 		t.Errorf("only %d of %d searches were ripgrep's", fast, 2*len(asks))
 	}
+	printsTheSame(t, rg, b.at("."), b, asks)
+}
+
+// printsTheSame holds what the native engine answers against what ripgrep itself prints, line by line: what it names says nothing of lines. It
+// leaves out the patterns that are two things in the two languages, and globs with **, which goes over no newline in a name there (ripgrep 13).
+func printsTheSame(t *testing.T, rg, dir string, b *box, asks []file.Grep) {
+	t.Helper()
+	two := []string{`\b`, `\w`, `\W`, `\s`, `\d`, `[^`, `\x{FFFD}`, `\A`, `\z`, `\pL`, `\n`, "\r", "."}
+	compared, limit := 0, int64(100_000_000)
+	b.config.Runtime.Results, b.config.Runtime.OutputBytes = limit, 1<<40
+	for _, ask := range asks {
+		if ask.Multiline || strings.Contains(ask.GlobFilter, "**") || !ask.FixedStrings && slices.ContainsFunc(two, func(s string) bool { return strings.Contains(ask.Pattern, s) }) {
+			continue
+		}
+		ask.MaxResults = &limit
+		got, want := whole(b, b.grepFor(ask).Matches), printed(t, rg, dir, ask)
+		if got != want {
+			t.Errorf("%+v: %d bytes, ripgrep prints %d\n%s", ask, len(got), len(want), firstDifference(got, want))
+		}
+		if want != "" {
+			compared++
+		}
+	}
+	if compared < len(asks)/3 {
+		t.Errorf("ripgrep has printed something of %d of %d", compared, len(asks))
+	}
+}
+
+// shortened is what an answer has of a line.
+func shortened(line []byte) string {
+	if len(line) <= search.MaxLine {
+		return strings.ToValidUTF8(string(line), "\uFFFD")
+	}
+	at := search.MaxLine
+	for at > search.MaxLine-utf8.UTFMax+1 && !utf8.RuneStart(line[at]) {
+		at--
+	}
+	return strings.ToValidUTF8(string(line[:at]), "\uFFFD") + fmt.Sprintf("[… %d bytes]", len(line)-at)
+}
+
+// printed is what ripgrep prints, in our form of names and lines, without the files that have a NUL, of which it prints what comes before that.
+func printed(t *testing.T, rg, dir string, ask file.Grep) string {
+	t.Helper()
+	args := []string{"--no-config", "--no-ignore", "--hidden", "--no-follow", "--encoding=none", "--no-mmap", "--text", "--crlf", "--sort=path", "--color=never", "--no-heading",
+		"--line-number", "--with-filename", "--null", fmt.Sprint("--before-context=", ask.Before), fmt.Sprint("--after-context=", ask.After)}
+	for _, option := range []struct {
+		arg  string
+		said bool
+	}{
+		{"--ignore-case", ask.CaseInsensitive}, {"--fixed-strings", ask.FixedStrings}, {fmt.Sprint("--max-count=", ask.MaxPerFile), ask.MaxPerFile > 0}, {"--glob=" + ask.GlobFilter, ask.GlobFilter != ""},
+	} {
+		if option.said {
+			args = append(args, option.arg)
+		}
+	}
+	cmd := exec.Command(rg, append(args, "--regexp="+ask.Pattern, "./")...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil && cmd.ProcessState.ExitCode() != 1 {
+		t.Fatal(args, err)
+	}
+	binary, open := map[string]bool{}, map[string]int{} // open: the number of a last line that has no end
+	var s strings.Builder
+	var last string
+	apart := false
+	for len(out) > 0 {
+		if rest, is := bytes.CutPrefix(out, []byte("--\r\n")); is {
+			out, apart = rest, true
+			continue
+		}
+		name, rest, _ := bytes.Cut(out, []byte{0})
+		line, after, _ := bytes.Cut(rest, []byte("\n"))
+		out = after
+		at := strings.TrimPrefix(string(name), "./")
+		if _, known := binary[at]; !known {
+			data, err := os.ReadFile(filepath.Join(dir, at))
+			if err != nil {
+				t.Fatal(err)
+			}
+			binary[at] = bytes.IndexByte(data, 0) >= 0
+			if !bytes.HasSuffix(data, []byte("\n")) {
+				open[at] = bytes.Count(data, []byte("\n")) + 1
+			}
+		}
+		if binary[at] {
+			continue
+		}
+		digits := bytes.IndexFunc(line, func(r rune) bool { return r < '0' || r > '9' })
+		if ask.Before+ask.After > 0 && s.Len() > 0 && (apart || at != last) {
+			s.WriteString("--\n")
+		}
+		apart, last = false, at
+		number, sep, text := string(line[:digits]), line[digits:digits+1], bytes.TrimSuffix(line[digits+1:], []byte("\r"))
+		if number == fmt.Sprint(open[at]) { // ripgrep has given it an end
+			text = bytes.TrimSuffix(text, []byte("\r"))
+		}
+		fmt.Fprintf(&s, "%s%s%s%s%s\n", file.Quote(at), sep, number, sep, shortened(text))
+	}
+	return s.String()
 }
 
 // whole is an output in full.
@@ -266,6 +367,52 @@ func firstDifference(a, b string) string {
 		}
 	}
 	return fmt.Sprintf("%d and %d lines", len(x), len(y))
+}
+
+// T128: lines without an end, and more context than is held. Of a long line the beginning counts; what comes behind it is found, with its number; nothing is
+// taken for a binary file for its length. Across lines a file that is too large is told of.
+func TestLongLines(t *testing.T) {
+	b := newFastBox(t, file.Caps{})
+	const window = search.MaxWindow
+	long := strings.Repeat("x", window+1<<20+12345)
+	b.file("long", "one\nneedle "+long+" late\nneedle behind\nlast\n")
+	b.file("open", "one\n"+long+"needle")
+	b.file("two", long+"\n"+long+"\nneedle behind\n")
+	b.file("nul", "needle "+long+"\x00\n")
+	shown := func(prefix string) string {
+		return prefix + strings.Repeat("x", search.MaxLine-len(prefix)) + fmt.Sprintf("[… more than %d bytes]", window-search.MaxLine)
+	}
+	for _, row := range []struct {
+		ask  file.Grep
+		want string
+	}{
+		{file.Grep{Pattern: "needle"}, "long:2:" + shown("needle ") + "\nlong:3:needle behind\ntwo:3:needle behind\n"},
+		{file.Grep{Pattern: "behind", Before: 1, After: 1}, "long-2-" + shown("needle ") + "\nlong:3:needle behind\nlong-4-last\n--\ntwo-2-" + shown("") + "\ntwo:3:needle behind\n"},
+		{file.Grep{Pattern: "^one", After: 2, Target: at("long")}, "long:1:one\nlong-2-" + shown("needle ") + "\nlong-3-needle behind\n"},
+		{file.Grep{Pattern: "late|last", Target: at("long")}, "long:4:last\n"},
+		{file.Grep{Pattern: "^one|^needle", After: 1, Target: at("long")}, "long:1:one\nlong:2:" + shown("needle ") + "\nlong:3:needle behind\nlong-4-last\n"},
+	} {
+		g := b.grepFor(row.ask)
+		if got := whole(b, g.Matches); got != row.want || g.Status != file.OK || g.Truncated {
+			t.Errorf("%+v: %s truncated %v\n%.200q, want\n%.200q", row.ask, g.Code, g.Truncated, got, row.want)
+		}
+	}
+	// 900 lines of context of 30 KiB each are more than is held; the line is found all the same.
+	b.file("wide", strings.Repeat(strings.Repeat("y", 30<<10)+"\n", 1000)+"sought\n")
+	g := b.grepFor(file.Grep{Pattern: "sought", Before: 900, Target: at("wide")})
+	if got := whole(b, g.Matches); !strings.HasSuffix(got, "\nwide:1001:sought\n") || *g.MatchCount != 1 || strings.Count(got, "\n") < 200 {
+		t.Errorf("%d lines, %d matches", strings.Count(got, "\n"), *g.MatchCount)
+	}
+	for _, target := range []string{"", "wide"} {
+		g := b.grepFor(file.Grep{Pattern: "sought", Multiline: true, Target: at(target)})
+		if g.Status != file.OK || !g.Truncated || g.Code != file.CodeTooLarge || *g.MatchCount != 0 {
+			t.Errorf("across lines, %q: %+v", target, g)
+		}
+	}
+	b.file("exact", strings.Repeat("z", window-2)+"!\n")
+	if g := b.grepFor(file.Grep{Pattern: "!\n", Multiline: true, Target: at("exact")}); *g.MatchCount != 1 || g.Truncated {
+		t.Errorf("a file that just fits: %+v", g)
+	}
 }
 
 // T146: bombs too. The semantics, against the simplest program that has them.
@@ -427,7 +574,7 @@ func TestIgnoreFiles(t *testing.T) {
 
 // The same in a tree that nobody made for the purpose: the sources of Go.
 func TestRipgrepFindsTheSameInSources(t *testing.T) {
-	rg := rgPath(t)
+	path := rgPath(t)
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Skip("the go command is not here: ", err)
@@ -435,16 +582,18 @@ func TestRipgrepFindsTheSameInSources(t *testing.T) {
 	b := &box{t: t, dir: strings.TrimSpace(string(out)), blobs: map[string][]byte{}}
 	b.open(file.Caps{}, func(c *Config) { c.Workdir = "/src" })
 	other := &box{t: t, dir: b.dir, blobs: map[string][]byte{}}
-	other.open(file.Caps{}, through(t, rg), func(c *Config) { c.Workdir = "/src" })
+	other.open(file.Caps{}, through(t, path), func(c *Config) { c.Workdir = "/src" })
 	limit := int64(100_000_000)
-	for _, ask := range []file.Grep{
+	asks := []file.Grep{
 		{Pattern: "ErrNoProgress", Before: 2, After: 2}, {Pattern: "errbadpattern", CaseInsensitive: true}, {Pattern: `func \(\w+ \*?\w+\) Read\(`, GlobFilter: "*.go"},
 		{Pattern: `[^\x00-\x7f]{3}`}, {Pattern: `\bgoto\b|\bfallthrough\b`, MaxPerFile: 2},
-	} {
+	}
+	for _, ask := range asks {
 		ask.MaxResults = &limit
 		native, rg := b.grepFor(ask), other.grepFor(ask)
 		if a, z := whole(b, native.Matches), whole(other, rg.Matches); a != z || *native.MatchCount != *rg.MatchCount || *native.MatchCount == 0 || rg.Backend != "ripgrep" {
 			t.Errorf("%+v: native %d matches; %s %d\n%s", ask, *native.MatchCount, rg.Backend, *rg.MatchCount, firstDifference(a, z))
 		}
 	}
+	printsTheSame(t, path, filepath.Join(b.dir, "src"), b, asks)
 }

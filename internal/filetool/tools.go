@@ -139,6 +139,9 @@ func (t *Tools) Do(ctx context.Context, r *file.Request) *file.Result {
 		fault = operations[r.Op](t, ctx, r, res)
 	}
 	if fault != nil {
+		if !slices.Contains(r.Op.Statuses(), fault.Status) {
+			fault.Status = file.Error
+		}
 		out.Fail(fault.Status, fault.Code, fault.Message)
 	}
 	return res

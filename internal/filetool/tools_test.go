@@ -68,13 +68,7 @@ func (b *box) open(caps file.Caps, change ...func(*Config)) {
 			b.blobs[ref] = data
 			return ref, int64(len(data)), nil
 		},
-		Load: func(ref string) (io.ReadCloser, error) {
-			data, ok := b.blobs[ref]
-			if !ok {
-				return nil, errors.New("no such blob")
-			}
-			return io.NopCloser(bytes.NewReader(data)), nil
-		},
+		Load: b.load,
 	}
 	for _, f := range change {
 		f(&c)
@@ -83,6 +77,14 @@ func (b *box) open(caps file.Caps, change ...func(*Config)) {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() { b.Close() })
+}
+
+func (b *box) load(ref string) (io.ReadCloser, error) {
+	data, ok := b.blobs[ref]
+	if !ok {
+		return nil, errors.New("no such blob")
+	}
+	return io.NopCloser(bytes.NewReader(data)), nil
 }
 
 func hash(s string) string {

@@ -50,6 +50,7 @@ type Options struct {
 	Args []string // flags of stockaded beyond --state, --socket and what is in STOCKADE_ARGS, which a machine may need
 	Env  []string // added to a small environment of its own
 
+	Files  []*os.File                     // it inherits these, open across an exec, as from a parent that was careless
 	Within func(start func() error) error // calls what starts the daemon where it is to run; nil is here. See [Internet.Within]
 }
 
@@ -62,7 +63,8 @@ type Daemon struct {
 
 	Args   []string                       // of the next start
 	Env    []string                       // likewise; the runner that the daemon starts has none of it
-	Within func(start func() error) error // as in Options
+	Files  []*os.File                     // as in Options
+	Within func(start func() error) error // likewise
 	client *client.Client
 	starts int
 	cmd    *exec.Cmd
@@ -73,7 +75,7 @@ type Daemon struct {
 
 // Start starts a supervisor on a directory and returns once it serves.
 func Start(bin, dir string, o Options) (*Daemon, error) {
-	d := &Daemon{Bin: bin, Dir: dir, Socket: filepath.Join(dir, "stockade.sock"), State: filepath.Join(dir, "state"), Args: o.Args, Env: o.Env, Within: o.Within}
+	d := &Daemon{Bin: bin, Dir: dir, Socket: filepath.Join(dir, "stockade.sock"), State: filepath.Join(dir, "state"), Args: o.Args, Env: o.Env, Files: o.Files, Within: o.Within}
 	return d, d.Start()
 }
 
@@ -98,6 +100,7 @@ func (d *Daemon) Launch() error {
 		}
 	}
 	d.cmd.Stderr = d.log
+	d.cmd.ExtraFiles = d.Files
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {
 		return err

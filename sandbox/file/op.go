@@ -33,6 +33,26 @@ const (
 	ClassStat   Class = "stat"
 )
 
+// Statuses are how an operation can go: all but error and those of every operation are its own answers. What else goes wrong on the way is an
+// error, with its code.
+func (o Op) Statuses() []Status {
+	own := map[Op][]Status{
+		OpRead:   {NotFound, IsDirectory},
+		OpWrite:  {Conflict},
+		OpEdit:   {NotFound, Ambiguous},
+		OpPatch:  {ParseError, Reject, NotFound},
+		OpGrep:   {InvalidRegex, NotFound},
+		OpGlob:   {InvalidPattern, NotFound},
+		OpStat:   {NotFound},
+		OpExists: {},
+		OpList:   {NotFound},
+		OpMkdir:  {NotFound, Conflict},
+		OpMove:   {NotFound, Conflict},
+		OpRemove: {NotFound, Conflict},
+	}
+	return append([]Status{OK, Forbidden, Error}, own[o]...)
+}
+
 // Ops are the operations with their class, and whether they change anything.
 var Ops = []struct {
 	Op      Op

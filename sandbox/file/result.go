@@ -85,14 +85,11 @@ func Empty(op Op) *Result {
 	return r
 }
 
-// statuses are all that there are.
-var statuses = []Status{OK, NotFound, IsDirectory, Forbidden, Conflict, Ambiguous, ParseError, Reject, InvalidRegex, InvalidPattern, Error}
-
 // codeForm is what a code looks like.
 var codeForm = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
 
 // Formed reports whether the arm that is set is the one that the operation has, and no other is; and whether it says how it went
-// in words that there are, with a reason when it did not go well. A search that stopped at a ceiling is ok, and has one.
+// in a word that the operation has, with a reason when it did not go well. A search that stopped at a ceiling is ok, and has one.
 func (r *Result) Formed() bool {
 	want := Empty(r.Op)
 	if want == nil {
@@ -111,7 +108,7 @@ func (r *Result) Formed() bool {
 	if out.Status == OK && out.Code == "" {
 		return true
 	}
-	return slices.Contains(statuses, out.Status) && codeForm.MatchString(string(out.Code))
+	return slices.Contains(r.Op.Statuses(), out.Status) && codeForm.MatchString(string(out.Code))
 }
 
 // Output is what the operation gives beside what it says; nil for one that gives nothing.

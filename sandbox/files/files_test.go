@@ -232,7 +232,12 @@ func TestWhatCannotBeCalledBackEndsTheWorker(t *testing.T) {
 				}
 			}
 			conn.Close()
-			theirs.Close()
+			if !c.ends { // who reads from a number that is somebody else's by now takes his messages
+				<-ended
+				theirs.Close()
+			} else { // whatever is stuck shuts the socket down by its number, each at its time
+				time.AfterFunc(time.Minute, func() { theirs.Close() })
+			}
 		})
 	}
 }

@@ -113,8 +113,7 @@ func landlockABI() (int, error) {
 	return int(n), asError(e)
 }
 
-// T038: Landlock refuses what the mounts and the modes allow; without it, the same goes through: the
-// negative control of every row. Rows with an ABI are Landlock's from that one on.
+// T038: Landlock refuses what the mounts and the modes allow. Control: without it, every row goes through. Rows with an ABI are Landlock's from that one on.
 func TestLandlock(t *testing.T) {
 	s, g := walled(t)
 	kernel, _ := landlockABI()
@@ -187,12 +186,16 @@ func TestLandlock(t *testing.T) {
 	}
 }
 
-// T039: Landlock that cannot be had is a failure, and so is one that does not do what it is for.
+// T039: Landlock that cannot be had is a failure, and so is one that does not do what it is for. Control: the same with nothing in
+// its way is none.
 func TestLandlockErrors(t *testing.T) {
 	s, g := walled(t)
 	open := func(s *Setup) { s.Landlock = append(s.Landlock, Access{Path: g.dir, Write: true}) }
 	if err := os.Symlink(g.work, g.dir+"/link"); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := startRaw(t).Setup(t.Context(), s); err != nil {
+		t.Errorf("control: %v", err)
 	}
 	for _, tt := range []struct {
 		name   string

@@ -33,7 +33,23 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var roles = map[string]func(){"caller": caller, "many": many}
+var roles = map[string]func(){"caller": caller, "changing": changing, "many": many}
+
+// path is what the argument of a changing caller points to.
+var path atomic.Uint64
+
+// changing makes calls whose argument another thread changes all the time.
+func changing() {
+	go func() {
+		for n := uint64(0); ; n++ {
+			path.Store(n)
+		}
+	}()
+	listen()
+	for {
+		syscall.Syscall(refused, uintptr(unsafe.Pointer(&path)), 0, 0)
+	}
+}
 
 // listen puts the filter on the calling thread and sends the listener to the parent.
 func listen() {
@@ -194,8 +210,33 @@ func serve(t *testing.T, listener *os.File, judge func(Call) unix.Errno) *Server
 }
 
 // T056: the judge hears who calls what, in numbers only: what an argument points to can change, and is never read. It
-// says with what the call fails; nothing lets one through.
+// says with what the call fails; nothing lets one through. Control: a judge who reads what an argument points to reads something else
+// the next time, as the kernel would.
 func TestJudge(t *testing.T) {
+	another := make(chan bool, 1)
+	naive := start(t, "changing")
+	serve(t, naive.listener(), func(call Call) unix.Errno {
+		var read [2][8]byte
+		if mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", call.PID)); err == nil {
+			for i := range read {
+				_, _ = mem.ReadAt(read[i][:], int64(call.Args[0]))
+			}
+			mem.Close()
+		}
+		if read[0] != read[1] && read[0] != [8]byte{} {
+			select {
+			case another <- true:
+			default:
+			}
+		}
+		return unix.EPERM
+	})
+	select {
+	case <-another:
+	case <-time.After(10 * time.Second):
+		t.Error("control: what an argument points to stays the same")
+	}
+
 	c := start(t, "caller")
 	type judged struct {
 		Call

@@ -13,7 +13,8 @@ import (
 )
 
 // TestOutOfDescriptors lets an open run out of descriptors at its first, its second,
-// … until there are enough. Nothing may be left of any try (T036, T073, T077).
+// … until there are enough. Nothing may be left of any try (T036, T073, T077). Control: with enough it opens; and the limit
+// is in the way at twenty steps at least.
 func TestOutOfDescriptors(t *testing.T) {
 	r := newRunner(t)
 	dir := mkdir(t, filepath.Join(sharedDir(t), "work"), 0o755, 0)

@@ -7,7 +7,7 @@ import (
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
-// TestIDRanges has two runners of one host draw from the same ranges (T029).
+// TestIDRanges has two runners of one host draw from the same ranges (T029). Control: two that do not know of each other draw the same.
 func TestIDRanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "shared", "ids")
 	a, err := openIDRanges(path)
@@ -33,6 +33,14 @@ func TestIDRanges(t *testing.T) {
 			t.Errorf("range %#x", base)
 		}
 		taken[base] = true
+	}
+	alone, err := openIDRanges(filepath.Join(t.TempDir(), "ids"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alone.file.Close()
+	if base, err := alone.take(); err != nil || !taken[base] {
+		t.Errorf("control: %#x is nobody else's, %v", base, err)
 	}
 	a.give(sandbox.FirstHostID)
 	if base, err := b.take(); err != nil || base != sandbox.FirstHostID {

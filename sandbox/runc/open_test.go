@@ -427,7 +427,8 @@ func TestSweepStarted(t *testing.T) {
 }
 
 // TestMissingLayer refuses to build on a host that lacks what a session rests on. A second wall can be
-// done without, by a caller who says so; the evidence repeats it (R259, T037).
+// done without, by a caller who says so; the evidence repeats it (R259, T037). Control: who lacks nothing opens it, and who accepts to do without
+// has a session that does.
 func TestMissingLayer(t *testing.T) {
 	r := newRunner(t)
 	host := r.options.Host

@@ -183,7 +183,7 @@ func TestTerminal(t *testing.T) {
 }
 
 // T074, T110: a session has so many terminals and no more; what cannot be had is said, and what was given back can be had
-// again.
+// again. Control: while they are open, the count that has to come back is higher by as many.
 func TestTerminalsEnd(t *testing.T) {
 	r := newRunner(t)
 	spec := hostSpec("s")
@@ -211,6 +211,9 @@ func TestTerminalsEnd(t *testing.T) {
 		Terminal: &sandbox.Terminal{Cols: 80, Rows: 24}}, nil, func(sandbox.Result) {})
 	if codeOf(err) != sandbox.CodeTerminal {
 		t.Errorf("one more than there are: %v", err)
+	}
+	if n := count(); n < before+most {
+		t.Errorf("control: %d terminals are counted, and %d were opened", n-before, most)
 	}
 	for _, s := range all {
 		s.send("\x04")

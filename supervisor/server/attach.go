@@ -178,9 +178,7 @@ func (c *call) hear(ctx context.Context, conn *websocket.Conn, moves chan<- *api
 		}
 		select {
 		case moves <- in:
-		case <-ended:
-			moves = nil // the shell has ended; what it wrote last is on its way
-			return
+		case <-ended: // typed to nobody; to leave now would cut off what the shell wrote last
 		case <-ctx.Done():
 			return
 		}

@@ -47,7 +47,7 @@ func TestDocs(t *testing.T) {
 		"receipt: 200 when its outcome is ok, 403 when it was denied, and the status of its code when it faulted.\n" +
 		"Everything else that goes wrong is an `error` with a code. A declared scope travels in the `Stockade-Scope` header,\n" +
 		"or in the body's `scope`.\n\n" +
-		"```\ncurl --unix-socket /run/stockade/stockade.sock -H 'Content-Type: application/json' \\\n" +
+		"```sh\ncurl --unix-socket /run/stockade/stockade.sock -H 'Content-Type: application/json' \\\n" +
 		"     -d '{\"target\":{\"local\":{}}}' http://localhost/v1/sessions\n```\n")
 
 	open := d.show("POST /v1/sessions", "/v1/sessions", `{"target":{"local":{"mounts":[{"host_path":"/srv/work","guest_path":"/work","mode":"overlay","bytes":268435456,"inodes":10000}],"network_mode":"egress","egress":[{"name":"example.org","ports":[443]},{"cidr":"192.0.2.0/24"}],"env":{"TOKEN":{"secret":"hunter2"}}}},"labels":{"team":"build"}}`)

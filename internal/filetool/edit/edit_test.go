@@ -48,6 +48,25 @@ func TestFindAndReplace(t *testing.T) {
 	})
 }
 
+// R192, table 3.4: each quote, dash and space that stands for one of ASCII, in the text and in what is looked for; and what does not.
+func TestFolds(t *testing.T) {
+	for want, runes := range map[string]string{
+		"'": "\u2018\u2019\u201a\u201b\u02bc", `"`: "\u201c\u201d\u201e\u201f", "-": "\u2010\u2011\u2012\u2013\u2014\u2015\u2212",
+		" ": "\u00a0\u2003\u3000\t\v\f\u0085\u2028", "": "\u00b4\u02d7\u200b",
+	} {
+		for _, r := range runes {
+			for _, pair := range [][2]string{{"a" + string(r) + "b", "a" + want + "b"}, {"a" + want + "b", "a" + string(r) + "b"}} {
+				if m := Find("x "+pair[0]+" y", pair[1], false); (len(m.Places) == 1) != (want != "") || want != "" && (!m.Fuzzy || m.Places[0] != Match{2, 2 + len(pair[0])}) {
+					t.Errorf("%q in %q: %+v", pair[1], pair[0], m)
+				}
+			}
+			if m := Find("a"+string(r)+"b", "a"+want+"b", true); len(m.Places) != 0 {
+				t.Errorf("%U, exactly: %+v", r, m)
+			}
+		}
+	}
+}
+
 func FuzzFind(f *testing.F) {
 	f.Add("a  b\r\n“c”", "a b\n\"c\"")
 	f.Fuzz(func(t *testing.T, text, old string) {

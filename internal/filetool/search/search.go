@@ -5,6 +5,7 @@
 //     that is no UTF-8 is U+FFFD to it. With multiline it is held against the whole file, ^ and $ are the ends of lines, . matches line
 //     endings too, and every line that a match touches is a matching one;
 //   - a file with a NUL byte is binary, and has no matching lines;
+//   - of a line its first 16 MiB count, as if it ended there; with multiline a file of more than that is not searched, which is told;
 //   - files come in the order of their paths, component by component, in bytes; lines in theirs.
 //
 // It opens no file: lines come from a reader.
@@ -258,8 +259,12 @@ type Line struct {
 // MaxLine is how much of a line an answer has.
 const MaxLine = 4096
 
-// MaxWindow is the longest line that is searched. A file with a longer one is treated as a binary one.
+// MaxWindow is how much of a file is held at a time: of a line that is longer the beginning counts, and lines of context
+// that do not fit are left out.
 const MaxWindow = 16 << 20
+
+// ErrTooLarge is of a file that a pattern cannot be held against as a whole.
+var ErrTooLarge = errors.New("search: the file is too large to be matched across its lines")
 
 // Buffer is what a search reads into; it is used again.
 type Buffer struct{ b []byte }
@@ -267,22 +272,30 @@ type Buffer struct{ b []byte }
 // File searches one file. It reads at most size bytes, so that a file that grows has an end; keep says whether lines are wanted or
 // only their number. A binary file has none.
 func (m *Matcher) File(r io.Reader, size int64, buf *Buffer, keep bool) (lines []Line, count int64, err error) {
-	s := scan{m: m, keep: keep, number: 1}
+	s := scan{m: m, keep: keep, number: 1, begun: -1}
 	if buf.b == nil {
 		buf.b = make([]byte, 128<<10)
 	}
 	b := buf.b
 	from, have := 0, 0 // of b: what has been searched, what is there
 	for done := false; !done; {
-		if have == len(b) {
-			if cut := s.kept(b[:from]); !m.Multiline && cut > len(b)/2 {
+		if have == len(b) && size > 0 {
+			cut := s.kept(b[:from])
+			full := len(b) >= MaxWindow
+			if full && cut <= len(b)/2 && from > 0 {
+				cut = min(from, lineEnd(b, len(b)/2))
+			}
+			switch {
+			case full && m.Multiline:
+				return nil, 0, ErrTooLarge
+			case !m.Multiline && cut > len(b)/2 || full && cut > 0:
 				copy(b, b[cut:have])
 				s.shift(cut)
 				from, have = from-cut, have-cut
-			} else {
-				if len(b) >= MaxWindow {
-					return nil, 0, nil
-				}
+			case full:
+				have = s.begin(b)
+				from = have
+			default:
 				grown := make([]byte, 2*len(b))
 				copy(grown, b[:have])
 				b = grown
@@ -305,8 +318,15 @@ func (m *Matcher) File(r io.Reader, size int64, buf *Buffer, keep bool) (lines [
 		if bytes.IndexByte(b[have:have+n], 0) >= 0 {
 			return nil, 0, nil
 		}
-		have += n
 		size -= int64(n)
+		if s.passing {
+			end := bytes.IndexByte(b[have:have+n], '\n') + 1
+			if s.passing = end == 0; s.passing {
+				end = n
+			}
+			n = copy(b[have:], b[have+end:have+n])
+		}
+		have += n
 		done = err != nil
 		if done || m.Multiline {
 			if done {
@@ -336,6 +356,9 @@ type scan struct {
 	at     int   // offset up to which lines are counted
 	shown  int   // offset behind the last line in out
 	after  int   // lines of context that are still due
+
+	passing bool // what comes belongs to a line whose beginning has been searched
+	begun   int  // offset of the line of which the window has the beginning only; below 0 is none
 }
 
 // kept is where in searched the part begins that later context may need.
@@ -355,6 +378,20 @@ func (s *scan) shift(n int) {
 	// Lines are counted up to at, which is never behind what goes.
 	s.at -= n
 	s.shown -= n
+	s.begun -= n
+}
+
+// begin searches a line that fills the window, without an end, and leaves in the window as much of it as an answer may have. It returns the
+// offset behind that.
+func (s *scan) begin(window []byte) int {
+	s.begun, s.passing = 0, true
+	s.lines(window, 0)
+	end := MaxLine + utf8.UTFMax
+	window[end] = '\n'
+	end++
+	s.number++
+	s.at, s.shown = end, min(s.shown, end)
+	return end
 }
 
 // lines searches the lines of window from an offset on, which is the beginning of one.
@@ -442,7 +479,7 @@ func (s *scan) due(window []byte, to int) {
 	for s.after > 0 && s.shown < to {
 		end := lineEnd(window, s.shown)
 		s.advance(window, s.shown)
-		s.put(window[s.shown:end], false)
+		s.put(window, s.shown, end, false)
 		s.shown, s.after = end, s.after-1
 	}
 }
@@ -470,21 +507,27 @@ func (s *scan) matched(window []byte, start, end int) {
 	for from < start {
 		next := lineEnd(window, from)
 		s.advance(window, from)
-		s.put(window[from:next], false)
+		s.put(window, from, next, false)
 		from = next
 	}
 	s.advance(window, start)
-	s.put(window[start:end], true)
+	s.put(window, start, end, true)
 	s.shown, s.after = end, s.m.After
 }
 
-func (s *scan) put(line []byte, match bool) {
-	s.out = append(s.out, Line{Number: s.number, Match: match, Text: Shorten(trim(line))})
+func (s *scan) put(window []byte, start, end int, match bool) {
+	text, cut := shorten(trim(window[start:end]))
+	switch {
+	case start == s.begun:
+		text += fmt.Sprintf("[… more than %d bytes]", MaxWindow-MaxLine)
+	case cut > 0:
+		text += fmt.Sprintf("[… %d bytes]", cut)
+	}
+	s.out = append(s.out, Line{Number: s.number, Match: match, Text: text})
 }
 
-// Shorten makes of a line what an answer has of it.
-func Shorten(line []byte) string {
-	cut := 0
+// shorten makes of a line what an answer has of it, and says how many bytes that leaves out.
+func shorten(line []byte) (text string, cut int) {
 	if len(line) > MaxLine {
 		cut = len(line) - MaxLine
 		line = line[:MaxLine]
@@ -495,11 +538,7 @@ func Shorten(line []byte) string {
 			line, cut = line[:len(line)-1], cut+1
 		}
 	}
-	text := strings.ToValidUTF8(string(line), "\uFFFD")
-	if cut > 0 {
-		text += fmt.Sprintf("[… %d bytes]", cut)
-	}
-	return text
+	return strings.ToValidUTF8(string(line), "\uFFFD"), cut
 }
 
 // multiline searches a whole file.
