@@ -514,6 +514,7 @@ var fileThreats = []threat{
 	{id: "T141", what: "a kill in the middle of a patch", shown: "internal/filetool TestKillAtEachStep"},
 	{id: "T142", what: "what patches are careless with", shown: "internal/filetool TestPatches"},
 	{id: "T143", what: "patches that are bombs", shown: "internal/filetool/patch TestBombs"},
+	{id: "T144", what: "what programs outside would run, by tools", shown: "integration TestFileThreats"},
 	{id: "T145", what: "programs of a hostile repository", shown: "integration TestFileThreats"},
 	{id: "T146", what: "regular expressions that are bombs", shown: "internal/filetool TestGrepFindsWhatItShould"},
 	{id: "T147", what: "loops, binaries, ignored files", shown: "internal/filetool TestRipgrepFindsTheSame"},
@@ -522,7 +523,8 @@ var fileThreats = []threat{
 	{id: "T151", what: "a file system that does not answer", shown: "integration TestHungFileSystem"},
 }
 
-// TestFileThreats: what is around the files is in motion, or made to do harm, and the tools see what commands see (T117, T119, T120, T129, T145).
+// TestFileThreats: what is around the files is in motion, or made to do harm, and the tools see what commands see (T117, T119, T120, T129, T145);
+// T144: of what programs outside would run nothing is changed or made by a tool, either.
 func TestFileThreats(t *testing.T) {
 	c := start(t).Client()
 	outside := shared(t)
@@ -592,6 +594,80 @@ func TestFileThreats(t *testing.T) {
 		}
 		if r := shell(t, c, d.session, "hooks/run; ls /tmp/ran"); r.Payload.Exec.ExitCode != 0 {
 			t.Error("control: it does not run at all")
+		}
+	})
+	t.Run("T144 what programs outside would run", func(t *testing.T) {
+		shipped, err := os.ReadFile("../policies/profiles/workspace/data.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var profile struct {
+			Mounts struct {
+				Protect map[string]string `json:"protect"`
+			} `json:"mounts"`
+		}
+		if err := json.Unmarshal(shipped, &profile); err != nil || len(profile.Mounts.Protect) < 20 {
+			t.Fatalf("%d protected paths: %v", len(profile.Mounts.Protect), err)
+		}
+		repository := shared(t)
+		if err := os.MkdirAll(filepath.Join(repository, ".git/hooks"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(repository, ".git/config"), []byte("[core]\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		open := opened(t, c, func(o *api.SessionOpen) {
+			o.Target.Local.Workdir = "/work/repo"
+			o.Target.Local.Mounts = []api.Mount{{HostPath: repository, GuestPath: "/work/repo", Mode: "rw"}}
+		})
+		d := &desk{t, c, open.SessionID}
+		attempts := [][2]string{
+			{"write_file", `{"path":"PATH","create_parents":true,"content":{"inline_text":{"text":"pwned"}}}`}, {"write_file", `{"path":"PATH/x","create_parents":true,"content":{"inline_text":{"text":"pwned"}}}`},
+			{"write_file", `{"path":"alias","content":{"inline_text":{"text":"pwned"}}}`}, {"write_file", `{"path":"src/../PATH","mode":"create_new","content":{"inline_text":{"text":"pwned"}}}`},
+			{"apply_patch", `{"patch":{"inline_text":{"text":"*** Begin Patch\n*** Add File: fresh\n+x\n*** Add File: PATH/y\n+pwned\n*** End Patch\n"}}}`},
+			{"apply_patch", `{"patch":{"inline_text":{"text":"*** Begin Patch\n*** Update File: src/f\n*** Move to: PATH\n@@\n-x\n+pwned\n*** End Patch\n"}}}`},
+			{"edit_file", `{"path":"PATH","old_string":"core","new_string":"pwned"}`}, {"move", `{"path":"src/f","to":"PATH","overwrite":true}`}, {"move", `{"path":"PATH","to":"src/g"}`},
+			{"mkdir", `{"path":"PATH/d","create_parents":true}`}, {"remove", `{"path":"PATH","recursive":true}`},
+		}
+		prepare := func(path string) {
+			shell(t, c, d.session, "mkdir -p src && echo x >src/f && rm -f alias fresh && ln -s '"+path+"' alias")
+		}
+		for path := range profile.Mounts.Protect {
+			prepare(path)
+			for _, a := range attempts {
+				got, _ := d.use(a[0], strings.ReplaceAll(a[1], "PATH", path))
+				below := strings.Contains(a[1], "PATH/") && strings.HasSuffix(got, " path_not_found") // what stands for a missing file is one
+				if !below && !strings.HasSuffix(got, " protected_path") {
+					t.Errorf("%s of %s: %s", a[0], path, got)
+				}
+			}
+		}
+		for _, ask := range [][2]string{{"move", `{"path":".git","to":"moved"}`}, {"remove", `{"path":".git","recursive":true}`}, {"write_file", `{"path":".git","content":{"inline_text":{"text":"gitdir: src"}}}`}} {
+			if got, _ := d.use(ask[0], ask[1]); !strings.HasSuffix(got, " protected_path") && got != "faulted error is_directory" {
+				t.Errorf("%s %s: %s", ask[0], ask[1], got)
+			}
+		}
+		for i, a := range attempts { // what is not protected
+			shell(t, c, d.session, "rm -rf free")
+			prepare("free")
+			if i >= 6 {
+				shell(t, c, d.session, map[bool]string{true: "echo core >free", false: "mkdir free"}[a[0] == "edit_file" || a[0] == "move"])
+			}
+			if got, r := d.use(a[0], strings.ReplaceAll(a[1], "PATH", "free")); got != "ok ok" {
+				t.Errorf("control: %s of free: %s (%s)", a[0], got, r.ErrorMessage)
+			}
+		}
+		end(t, c, d.session)
+		if got, err := os.ReadFile(filepath.Join(repository, ".git/config")); err != nil || string(got) != "[core]\n" {
+			t.Errorf(".git/config: %q %v", got, err)
+		}
+		for path := range profile.Mounts.Protect {
+			if path == ".git/config" || path == ".git/hooks" {
+				continue
+			}
+			if _, err := os.Lstat(filepath.Join(repository, path)); !os.IsNotExist(err) {
+				t.Errorf("%s is there (%v)", path, err)
+			}
 		}
 	})
 	t.Run("T117 the root is moved, and another one in its place", func(t *testing.T) {

@@ -75,7 +75,7 @@ func TestGRPC(t *testing.T) {
 // A client in Go goes on by its tokens and cursors when the daemon was killed and another serves: what was written meanwhile is there, once,
 // with its exit code, and no event comes twice. The runner has held the session.
 func TestGRPCOverRestart(t *testing.T) {
-	d := start(t, "--long-running", "300ms")
+	d := start(t, "--long-running", "600ms", "--load-interval", "100ms")
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: &protocols, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -117,7 +117,7 @@ func TestGRPCOverRestart(t *testing.T) {
 			}
 		}
 	}
-	until(typed("echo before-$((6*7))\n"))
+	until(typed("echo before-$((6*7)); sleep 1\n"))
 	events, err := c.SubscribeSessionEvents(ctx, &rpc.SubscribeSessionEventsRequest{SessionId: id})
 	if err != nil || !events.Receive() {
 		t.Fatalf("%v %v", err, events.Err())
@@ -126,7 +126,7 @@ func TestGRPCOverRestart(t *testing.T) {
 	if first.Type != rpc.SessionEvent_RESOURCE_THRESHOLD || first.Reason != "long_running" || first.Cursor == "" {
 		t.Errorf("%v", first)
 	}
-	away := typed("sleep 0.5; echo meanwhile-$((6*9)); (exit 9)\n")
+	away := typed("sleep 0.4; echo meanwhile-$((6*9)); (exit 9)\n")
 	runner := d.Runner()
 	d.Kill()
 	for events.Receive() {

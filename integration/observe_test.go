@@ -40,6 +40,7 @@ func TestMetricsOfADaemon(t *testing.T) {
 	if out, code := s.run("echo " + argument); !strings.Contains(out, argument) || code != "0" {
 		t.Fatalf("%q, %s", out, code)
 	}
+	s.keys("sleep 1000\n")
 	shell(t, c, session, "n=$(df -k /dev/shm | awk 'END {print $4}'); head -c $((n*990)) /dev/zero >/dev/shm/x; sleep 1; rm /dev/shm/x")
 	web := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -67,6 +68,7 @@ func TestMetricsOfADaemon(t *testing.T) {
 		{"during", `stockade_executions_active\{state="running"\} 1`},
 		{"during", `stockade_policy_violations_total\{code="[a-z_]+",op="host.session.open"\} 1`},
 		{"during", `stockade_command_latency_seconds_count\{op="host.exec",[^}]*\} [1-9]\d*`},
+		{"during", `stockade_command_latency_seconds_count\{op="host.shell.command",status="ok"\} 1`},
 		{"during", `stockade_output_throughput_bytes_total\{stream="stdout"\} [1-9]\S*`},
 		{"during", `stockade_receipts_total\{code="",op="host.exec",outcome="ok"\} [1-9]\d*`},
 		{"during", `stockade_stage_seconds_count\{[^}]*\} [1-9]\d*`},

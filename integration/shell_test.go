@@ -212,6 +212,8 @@ func TestShell(t *testing.T) {
 		{"concurrent callers", func(t *testing.T) { concurrentCallers(t, c, bash) }},
 		{"partial writes", func(t *testing.T) { partialWrites(t, c, bash) }},
 		{"commands", func(t *testing.T) { shellCommands(t, c, bash) }},
+		{"as a command", func(t *testing.T) { shellAsCommand(t, c, bash) }},
+		{"other programs", func(t *testing.T) { otherPrograms(t, c, session) }},
 		{"marks cannot be forged", func(t *testing.T) { forgedMarks(t, c, bash) }},
 		{"sh", func(t *testing.T) { posixShell(t, c, session) }},
 		{"actions", func(t *testing.T) { shellActions(t, c, bash) }},
@@ -544,6 +546,61 @@ func shellCommands(t *testing.T, c *client.Client, bash api.Exec) {
 	for !s.read(time.Second).End {
 	}
 	s.want("its end", fmt.Sprintf("%s %d", s.get().Status, *s.get().ExitCode), "CLOSED 6")
+}
+
+// shellAsCommand: a shell has the identity, filter, capabilities, limits, groups and mounts of any command of its session, and its
+// environment is overlaid as theirs (R142).
+func shellAsCommand(t *testing.T, c *client.Client, bash api.Exec) {
+	const look = `grep -E '^(Uid|Gid|Groups|NoNewPrivs|Seccomp|Seccomp_filters|Cap.*):' /proc/self/status; ulimit -a; ` +
+		`sed 's|/x/[0-9]*$|/x|' /proc/self/cgroup; cut -d' ' -f4- /proc/self/mountinfo; for n in user mnt pid net ipc uts cgroup time; do readlink /proc/self/ns/$n; done; echo $MINE`
+	patch := map[string]api.EnvValue{"MINE": {Text: "overlaid"}}
+	ran, err := c.Exec(t.Context(), api.Exec{SessionID: bash.SessionID, Argv: []string{"/bin/bash", "-c", look}, EnvPatch: patch})
+	if err != nil || ran.Outcome != api.OutcomeOK {
+		t.Fatalf("%+v, %v", ran, err)
+	}
+	want := text(ran.Payload.Exec.Stdout)
+	s := openShell(t, c, api.Exec{SessionID: bash.SessionID, Argv: []string{"/bin/bash", "-c", look}, EnvPatch: patch})
+	for s.exec != "" && !s.read(time.Second).End {
+	}
+	got := strings.ReplaceAll(s.seen.String(), "\r\n", "\n")
+	if got != want || !strings.HasSuffix(got, "\noverlaid\n") || strings.Count(got, "\n") < 40 {
+		t.Errorf("in a shell:\n%s\nas a command:\n%s", got, want)
+	}
+}
+
+// otherPrograms: one that says nothing of its prompts has them told by their looks, and the end of a line by the next, without an exit
+// code (1.6).
+func otherPrograms(t *testing.T, c *client.Client, session string) {
+	s := openShell(t, c, api.Exec{SessionID: session, Argv: []string{"python3", "-q", "-i"}, EnvPatch: map[string]api.EnvValue{"TERM": {Text: "dumb"}}})
+	defer s.close("force")
+	s.idle()
+	now := s.get()
+	if now.Marked || now.Prompt == nil || now.Prompt.Text != ">>> " || now.Prompt.Source != "pattern" {
+		t.Errorf("%+v, %+v", now, now.Prompt)
+	}
+	id := s.keys("import time; time.sleep(0.6); print(6*7)\n").CommandID
+	s.want("while it runs", s.get().Status, api.ShellBusy)
+	s.want("what runs", s.get().Command.CommandID, id)
+	s.status = api.ShellBusy
+	s.expect(`42\r\n`)
+	s.idle()
+	if ended := s.get().Commands; len(ended) != 1 || ended[0].CommandID != id || ended[0].ExitCode != nil {
+		t.Errorf("%+v", ended)
+	}
+	s.want("codes", len(s.codes), 0)
+	s.keys("exit(4)\n")
+	for !s.read(time.Second).End {
+	}
+	s.want("its end", fmt.Sprintf("%s %d", s.get().Status, *s.get().ExitCode), "CLOSED 4")
+
+	// The files of a user's that leave nothing of the hooks leave him a shell that is known by its looks.
+	shell(t, c, session, `echo "PROMPT_COMMAND='true'; PS1='own> '" >~/.bashrc`)
+	defer shell(t, c, session, "rm ~/.bashrc")
+	s = openShell(t, c, api.Exec{SessionID: session, Argv: []string{"/bin/bash", "-i"}, EnvPatch: map[string]api.EnvValue{"TERM": {Text: "dumb"}}})
+	defer s.close("force")
+	s.expect(`own> $`)
+	s.idle()
+	s.want("marked", s.get().Marked, false)
 }
 
 // forgedMarks: what a program prints is no mark, and what the shell's children can see has no nonce (1.6).

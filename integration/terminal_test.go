@@ -68,6 +68,10 @@ func TestShellAtATerminal(t *testing.T) {
 	p.screen(`^in>$`)
 	p.keys("stty size; tty", "Enter")
 	p.screen(`30 100\n/dev/pts/0\nin>$`)
+	p.keys("C-p") // which is the first of the detach keys, and of more use to who edits a line
+	p.screen(`\nin> stty size; tty$`)
+	p.keys("C-u")
+	p.screen(`in>$`)
 	p.keys("vi /tmp/x", "Enter")
 	p.screen(`~\n~\n`)
 	p.keys("ihello from the editor", "Escape")

@@ -67,6 +67,7 @@ func (s *siege) close(session string) {
 // writing, while a script whose interpreter is /proc/self/exe is executed again and again.
 func overwrite(s *siege) {
 	session := s.session(func(o *api.SessionOpen) { o.Background = new(bool); *o.Background = true })
+	defer s.close(session)
 	shell(s.T, s.c, session, "setsid /mnt/probe/probe overwrite-exe >/tmp/overwritten 2>/tmp/errors & printf '#!/proc/self/exe\n' >/tmp/script; chmod 755 /tmp/script")
 	n := rounds(s.T)
 	for range n {
@@ -821,6 +822,7 @@ func crashOutside(s *siege) {
 // has for one is the one that was made for it. And no terminal is bound anywhere by name: there is no console to bind it on.
 func swappedTerminal(s *siege) {
 	session := s.session(func(o *api.SessionOpen) { o.Background = new(bool); *o.Background = true })
+	defer s.close(session)
 	s.want("/dev/console", s.probe(session, "read", "/dev/console"), "ENOENT")
 	s.want("a terminal of the session's own", s.probe(session, "pty"), "0")
 	shell(s.T, s.c, session, "setsid /mnt/probe/probe replace-all /dev/pts /etc/passwd 1000000000 >/tmp/replaced 2>&1 &")

@@ -98,6 +98,9 @@ func drives(text string) bool { return strings.ContainsAny(text, "\x1b\x07\u009b
 // on stderr, in lists and in the daemon's log, has no control characters of its.
 func drivenTerminal(s *siege) {
 	session := s.session(func(o *api.SessionOpen) { o.Labels = map[string]string{"job": "1"} })
+	sh := openShell(s.T, s.c, api.Exec{SessionID: session, Argv: []string{"/bin/bash", "--norc", "-i"}, EnvPatch: map[string]api.EnvValue{"PS1": {Text: hostile + "$ "}}})
+	defer sh.close("force")
+	sh.run("true " + hostile[:4])
 	ran, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{hostile}})
 	if err != nil {
 		s.Fatal(err)
@@ -107,7 +110,8 @@ func drivenTerminal(s *siege) {
 	}
 	for _, args := range [][]string{
 		{"exec", session, "--", hostile}, {"exec", "--cwd", "/" + hostile, session, "--", "true"}, {"ps", "--all"}, {"receipts", "list"}, {"show", ran.ExecID},
-		{"events", session}, {"exec", hostile, "--", "true"},
+		{"events", session}, {"exec", hostile, "--", "true"}, {"ps", "--all", "--json"}, {"show", "--json", ran.ExecID}, {"show", sh.exec}, {"show", "--json", sh.exec},
+		{"receipts", "list", "--json"}, {"shell", "play", hostile}, {"shell", "--observe", hostile},
 	} {
 		out := s.commandLine(args...)
 		if len(out) == 0 {
@@ -226,9 +230,9 @@ func hungUp(s *siege) {
 	t.keys("sh -c 'trap \"echo told >/tmp/told; exit\" HUP; echo listening; while :; do sleep 0.05; done'\n")
 	t.expect("listening\r\n")
 	t.close("")
-	r := shell(s.T, s.c, session, "cat /tmp/told; pgrep -c . || ps ax")
-	if out := text(r.Payload.Exec.Stdout); !strings.HasPrefix(out, "told\n") {
-		s.Errorf("the foreground: %q", out)
+	r := shell(s.T, s.c, session, "cat /tmp/told; for p in /proc/[0-9]*; do readlink $p/fd/0; done | grep -c pts")
+	if out := text(r.Payload.Exec.Stdout); out != "told\n0\n" {
+		s.Errorf("the foreground, and who is left at a terminal: %q", out)
 	}
 	t = openShell(s.T, s.c, api.Exec{SessionID: session, Argv: []string{"sh", "-c", deafScript}})
 	t.expect("deaf\r\n")

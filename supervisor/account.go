@@ -92,7 +92,7 @@ func (s *Supervisor) state() telemetry.State {
 	live, waiting := s.registry.underway()
 	for _, x := range live {
 		s.countOutput(x)
-		if x.lasts(now) > s.defaults.LongRunning {
+		if _, ran := x.lasts(now); ran > s.defaults.LongRunning {
 			st.LongRunning++
 		}
 	}
@@ -129,12 +129,19 @@ func (s *session) stands(now time.Time, st *telemetry.State) {
 	st.Executions["running"] += int64(len(s.live) - len(s.waiting))
 }
 
-// lasts is for how long an execution has run; 0 before it does.
-func (x *execution) lasts(now time.Time) time.Duration {
+// lasts is for how long an execution has run; 0 before it does. Of a shell that says where its commands begin and end it is the one that
+// runs: the shell itself may wait for its user for days.
+func (x *execution) lasts(now time.Time) (what string, ran time.Duration) {
+	if command, ran, known := x.shell.works(now); known {
+		if command != "" {
+			what = "command " + command + " "
+		}
+		return what, ran
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.started.IsZero() {
-		return 0
+		return "", 0
 	}
-	return now.Sub(x.started)
+	return "", now.Sub(x.started)
 }

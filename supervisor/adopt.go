@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/stockade-dev/stockade/internal/spool"
 	"github.com/stockade-dev/stockade/rego"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -92,7 +93,9 @@ func (s *Supervisor) adoptedCall(in api.Intent, held map[string]*sandbox.Held) (
 			return nil, err
 		}
 		x.shell.recall(noted)
-		x.log, err = s.spool.RecoverRing(x.id, p.output)
+		if x.log, err = s.spool.RecoverRing(x.id, p.output); err == nil {
+			x.shell.past = x.log.Kept(spool.Stdout)
+		}
 	} else {
 		x.log, err = s.spool.Recover(x.id, p.output)
 	}

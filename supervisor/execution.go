@@ -95,6 +95,9 @@ func newExecution(c *call, ses *session, req *api.Exec) *execution {
 func (x *execution) onTerminal(s *Supervisor) {
 	if x.req.Terminal != nil {
 		x.shell = newShell(prompt.Nonce(s.salt, x.id), x.req.Terminal)
+		var hooks prompt.Hooks
+		hooks, x.shell.hooked = prompt.HooksOf(x.plan.exec.Argv, nil, x.shell.nonce, sandbox.ScriptFD)
+		x.shell.starts = hooks.Begins
 	}
 }
 
@@ -142,6 +145,9 @@ func (x *execution) stop(cause api.Code, grace time.Duration, now time.Time) {
 		x.killAt = at
 	}
 	x.mu.Unlock()
+	if x.shell != nil {
+		x.shell.close()
+	}
 	x.notify()
 }
 

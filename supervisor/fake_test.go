@@ -277,6 +277,32 @@ var commands = map[string]func(*process) exit{
 		}
 		return exit{signal: 1}
 	},
+	// repl asks for lines, and says nothing of where they begin and end: "think" takes it a minute, and after a line with "..." it waits
+	// behind half a line.
+	"repl": func(p *process) exit {
+		go func() {
+			select {
+			case <-p.killed:
+			case <-p.signals:
+			case <-p.ended:
+			}
+			p.input.Close()
+		}()
+		fmt.Fprint(p.stdout, "welcome\r\n>>> ")
+		for lines := bufio.NewScanner(p.input); lines.Scan(); {
+			switch line := lines.Text(); line {
+			case "think":
+				fmt.Fprint(p.stdout, "well\r\n")
+				time.Sleep(time.Minute)
+				fmt.Fprint(p.stdout, ">>> ")
+			case "...":
+				fmt.Fprint(p.stdout, "half a line")
+			default:
+				fmt.Fprint(p.stdout, "said "+line+"\r\n>>> ")
+			}
+		}
+		return exit{signal: 1}
+	},
 	// undead does not even end by KILL; only with the runner.
 	"undead": func(p *process) exit { <-p.lost; return exit{} },
 	// for sleeps for a duration and exits.

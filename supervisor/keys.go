@@ -146,7 +146,7 @@ func actKeys(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 	case in.closed:
 		return s.faultedShell(c, errStdinClosed)
 	}
-	if err := x.shell.hold(ask.Takeover, ask.Data != nil); err != nil {
+	if err := x.shell.hold(ask.Takeover, typesKeys(ask)); err != nil {
 		return s.faultedShell(c, err)
 	}
 	done := typing{s: s, x: x}
@@ -206,7 +206,7 @@ func (t *typing) all(ctx context.Context, ask *api.ShellInput) *api.Error {
 }
 
 func (t *typing) write(ctx context.Context, b []byte, id string, secret bool) *api.Error {
-	if command := t.x.shell.typed(b, id); command != "" {
+	if command := t.x.shell.typed(b, id, t.s.now()); command != "" {
 		t.command = command
 	}
 	typed := t.x.noteTyping(t.s, b, secret)
@@ -215,6 +215,13 @@ func (t *typing) write(ctx context.Context, b []byte, id string, secret bool) *a
 	t.bytes += n
 	t.x.input.total += n
 	return err
+}
+
+// typesKeys reports whether a request types: CTRL_C and CTRL_D are keys as others are. A size and a signal are not typed.
+func typesKeys(ask *api.ShellInput) bool {
+	return ask.Data != nil || slices.ContainsFunc(ask.Actions, func(a api.ShellAction) bool {
+		return a.Type == api.ActionCtrlC || a.Type == api.ActionCtrlD
+	})
 }
 
 // signals are the actions that reach whoever is in the foreground.
@@ -277,7 +284,6 @@ func actHangup(_ context.Context, s *Supervisor, c *call) (api.Payload, *api.Err
 		if c.req.Hangup.Mode == "force" {
 			grace = 0
 		}
-		x.shell.close()
 		x.stop(api.CodeShellClosed, grace, s.now())
 		if cause, at := x.stopping(); grace > 0 && x.hasStarted() { // see actCancel
 			x.tell(s)

@@ -34,10 +34,14 @@ type shell struct {
 	mu         sync.Mutex
 	cols, rows int
 	at         int64 // how far the log has been read
+	past       int64 // how far it was written for a supervisor before
 	status     api.ShellState
 	closing    bool
-	marked     bool // it says where commands end,
-	begins     bool // and where they begin
+	hooked     bool  // it is to say where commands end,
+	starts     bool  // and where they begin
+	marked     bool  // it says that,
+	begins     bool  // and where they begin
+	guessed    int64 // where it was last thought to wait, or a line was typed at what looked like a prompt
 	line       []byte
 	asked      *api.ShellPrompt // the prompt that a mark said is there
 	next       bool             // it is the one that follows, and not one that is drawn again
@@ -130,6 +134,7 @@ func (sh *shell) audience() (writer string, observers int) {
 // pendingCommand is a line that was typed, and has not been seen to be a command.
 type pendingCommand struct {
 	id, input string
+	typed     time.Time
 	idle      bool // it was typed at a prompt, or there was one since: at the next prompt it has been no command
 }
 
@@ -138,6 +143,8 @@ type transition struct {
 	status   api.ShellState
 	command  string
 	exitCode *int
+	timed    bool          // it is the end of a command of which the beginning was told,
+	took     time.Duration // and which lasted so long
 	count    int64
 	at       int64 // in the output
 }
@@ -230,6 +237,9 @@ func (sh *shell) take(p piece, now time.Time) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.at = p.next
+	if p.next <= sh.past && p.atNS > 0 { // it is read again
+		now = time.Unix(0, p.atNS)
+	}
 	if len(p.bytes) > 0 {
 		sh.line = append(sh.line, p.bytes...)
 		if at := strings.LastIndexByte(string(sh.line), '\n'); at >= 0 {
@@ -242,6 +252,9 @@ func (sh *shell) take(p piece, now time.Time) {
 	}
 	if p.mark == nil {
 		return
+	}
+	if !sh.marked { // that it began to is not kept any more, unless this says it
+		sh.marked, sh.begins = true, sh.starts
 	}
 	switch p.mark.Kind {
 	case prompt.Ready:
@@ -286,7 +299,7 @@ func (sh *shell) begin(p piece, now time.Time) {
 // done is a command that has ended, if there was one: an empty line has a status, too.
 func (sh *shell) done(p piece, now time.Time) {
 	if sh.current == nil && !sh.begins && len(sh.pending) > 0 { // it does not say where they begin
-		sh.current = &api.ShellCommand{CommandID: sh.pending[0].id, InputID: sh.pending[0].input, From: p.offset}
+		sh.current = sh.pending[0].begun(p.offset)
 		sh.pending = sh.pending[1:]
 	}
 	c := sh.current
@@ -303,10 +316,20 @@ func (sh *shell) done(p piece, now time.Time) {
 	if code, ok := p.mark.ExitCode(); ok {
 		c.ExitCode = &code
 	}
+	sh.keep(c)
+	sh.last = c
+}
+
+// begun is a line that is a command, whose output begins at an offset.
+func (p pendingCommand) begun(from int64) *api.ShellCommand {
+	return &api.ShellCommand{CommandID: p.id, InputID: p.input, StartedAtNS: p.typed.UnixNano(), From: from}
+}
+
+// keep has a command that has ended among the last that did.
+func (sh *shell) keep(c *api.ShellCommand) {
 	sh.ended = append(sh.ended, *c)
 	sh.ended = sh.ended[max(0, len(sh.ended)-keptCommands):]
 	sh.count++
-	sh.last = c
 }
 
 // prompted is a prompt that is there: only from here on is what is typed a new line.
@@ -323,10 +346,7 @@ func (sh *shell) prompted(at int64) {
 	if r := sh.recalled; r != nil {
 		r.running = "" // it was an empty line
 	}
-	sh.become(api.ShellIdle, ended.CommandID, ended.ExitCode)
-	if n := len(sh.news); n > 0 && sh.news[n-1].status == api.ShellIdle {
-		sh.news[n-1].at = ended.To
-	}
+	sh.waits(&ended)
 	switch {
 	case len(sh.pending) == 0:
 	case !sh.begins: // it does not say that it goes on with what was typed ahead
@@ -336,6 +356,60 @@ func (sh *shell) prompted(at int64) {
 	default:
 		sh.pending[0].idle = true
 	}
+}
+
+// waits is a prompt behind a command, or behind none.
+func (sh *shell) waits(ended *api.ShellCommand) {
+	sh.become(api.ShellIdle, ended.CommandID, ended.ExitCode)
+	if n := len(sh.news); n > 0 && sh.news[n-1].status == api.ShellIdle {
+		sh.news[n-1].at = ended.To
+		if sh.marked && ended.StartedAtNS > 0 {
+			sh.news[n-1].timed, sh.news[n-1].took = true, time.Duration(ended.EndedAtNS-ended.StartedAtNS)
+		}
+	}
+}
+
+// How long nothing has come behind what looks like a prompt that is taken for one; and where marks are to come, which somebody's
+// own files can have undone.
+const (
+	guessAfter  = 250 * time.Millisecond
+	hookedAfter = 2 * time.Second
+)
+
+// guessIn is after how long the last line is to be taken for a prompt if nothing comes, and up to where the output has been read; or 0.
+func (sh *shell) guessIn() (after time.Duration, at int64) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	switch {
+	case sh.marked || sh.closing || sh.status == api.ShellIdle || sh.at <= sh.guessed || looks(sh.line) == nil:
+		return 0, 0
+	case sh.hooked:
+		return hookedAfter, sh.at
+	}
+	return guessAfter, sh.at
+}
+
+// guess takes the last line for a prompt, of a program that does not say where its prompts are. A command ends with that as far as
+// such a program is concerned: it has no exit code.
+func (sh *shell) guess(now time.Time) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.guessed = sh.at
+	ended := api.ShellCommand{To: sh.at}
+	r := sh.recalled
+	switch {
+	case r != nil && sh.at <= r.until:
+		sh.status = api.ShellIdle
+		return
+	case sh.current != nil:
+		sh.current.EndedAtNS, sh.current.To = now.UnixNano(), sh.at
+		sh.keep(sh.current)
+		ended = *sh.current
+	case r != nil:
+		ended.CommandID, r.running = r.running, ""
+	}
+	sh.current, sh.pending = nil, nil
+	sh.waits(&ended)
 }
 
 func (sh *shell) become(status api.ShellState, command string, exit *int) {
@@ -365,7 +439,7 @@ func (sh *shell) mint() string {
 }
 
 // typed notes what is about to be typed, and gives it a name if it ends a line.
-func (sh *shell) typed(b []byte, input string) (command string) {
+func (sh *shell) typed(b []byte, input string, now time.Time) (command string) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if !slices.ContainsFunc(b, func(c byte) bool { return c == '\n' || c == '\r' }) {
@@ -375,12 +449,15 @@ func (sh *shell) typed(b []byte, input string) (command string) {
 	if sh.status == api.ShellIdle { // it has read all that was typed before: who else did is not known
 		sh.pending = nil
 	}
-	sh.pending = append(sh.pending, pendingCommand{command, input, sh.status == api.ShellIdle})
+	sh.pending = append(sh.pending, pendingCommand{command, input, now, sh.status == api.ShellIdle})
 	if len(sh.pending) > keptCommands {
 		sh.pending = sh.pending[1:]
 	}
 	if sh.status == api.ShellIdle {
 		sh.asked = nil
+		if !sh.marked {
+			sh.guessed, sh.current = sh.at, sh.pending[0].begun(sh.at)
+		}
 		sh.become(api.ShellBusy, command, nil)
 	}
 	return command
@@ -475,8 +552,31 @@ func (sh *shell) commands() int64 {
 	return sh.count
 }
 
-// idle reports whether it waits for its user.
-func (sh *shell) idle() bool { return sh != nil && sh.state() == api.ShellIdle }
+// idle reports whether it waits for its user, and says so: on a guess nobody's session is to end.
+func (sh *shell) idle() bool {
+	if sh == nil {
+		return false
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.marked && sh.status == api.ShellIdle
+}
+
+// works is for how long a command has been running in it, 0 if none does. It is not known of a program that does not say so.
+func (sh *shell) works(now time.Time) (command string, ran time.Duration, known bool) {
+	if sh == nil {
+		return "", 0, false
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	switch {
+	case sh.current != nil:
+		return sh.current.CommandID, now.Sub(time.Unix(0, sh.current.StartedAtNS)), sh.marked
+	case sh.status == api.ShellBusy && len(sh.pending) > 0: // it does not say where they begin
+		return sh.pending[0].id, now.Sub(sh.pending[0].typed), sh.marked
+	}
+	return "", 0, sh.marked
+}
 
 // prompt is what the last line asks, by a mark or by its looks.
 func (sh *shell) prompt() *api.ShellPrompt {

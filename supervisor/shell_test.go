@@ -10,21 +10,61 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/stockade-dev/stockade/internal/prompt"
 	"github.com/stockade-dev/stockade/supervisor/api"
+	"github.com/stockade-dev/stockade/supervisor/ledger"
+	"github.com/stockade-dev/stockade/supervisor/telemetry"
 )
 
 // shell opens a shell in a session, and returns its id.
 func (b *bench) shell(session string) string {
 	b.t.Helper()
+	return b.program(session, "bash").ExecID
+}
+
+// program opens a program as a shell.
+func (b *bench) program(session string, argv ...string) *api.Shell {
+	b.t.Helper()
 	s, r, err := b.OpenShell(b.t.Context(), &api.Request{Op: api.OpShellOpen, Principal: alice, Facade: "test", Exec: &api.Exec{
-		SessionID: session, Argv: []string{"bash"}, StdinOpen: true, Terminal: &api.Terminal{Cols: 80, Rows: 24},
+		SessionID: session, Argv: argv, StdinOpen: true, Terminal: &api.Terminal{Cols: 80, Rows: 24},
 	}})
 	if err != nil || s == nil {
 		b.t.Fatalf("%+v, %v", r, err)
 	}
-	return s.ExecID
+	return s
+}
+
+// states are the changes of a shell's state, each with its command and exit code, as its frames have them.
+func (b *bench) states(exec string) (all []string) {
+	b.t.Helper()
+	p, _ := b.chronicle.process(alice, api.ProcessRef{ExecID: exec})
+	list, _, err := b.Frames(b.t.Context(), &api.Request{Op: api.OpIntentFrames, Principal: alice, Facade: "test", Read: &api.Read{IntentID: p.IntentID}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, f := range list.Frames {
+		if f.Kind != api.FrameShell {
+			continue
+		}
+		line := fmt.Sprint(f.Payload.Status, " ", f.Payload.CommandID)
+		if f.Payload.ExitCode != nil {
+			line += fmt.Sprint(" ", *f.Payload.ExitCode)
+		}
+		all = append(all, strings.TrimSpace(line))
+	}
+	return all
+}
+
+// shellOf is a shell as get shows it.
+func (b *bench) shellOf(exec string) *api.Shell {
+	b.t.Helper()
+	s, r, err := b.Shell(b.t.Context(), &api.Request{Op: api.OpShellGet, Principal: alice, Facade: "test", Read: &api.Read{ExecID: exec}})
+	if err != nil || s == nil {
+		b.t.Fatalf("%+v, %v", r, err)
+	}
+	return s
 }
 
 func (b *bench) types(exec, text string) *api.ShellResult {
@@ -93,23 +133,8 @@ func TestShellFrames(t *testing.T) {
 			synctest.Wait()
 		}
 		p, _ := b.chronicle.process(alice, api.ProcessRef{ExecID: x})
-		list, _, err := b.Frames(t.Context(), &api.Request{Op: api.OpIntentFrames, Principal: alice, Facade: "test", Read: &api.Read{IntentID: p.IntentID}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, f := range list.Frames {
-			if f.Kind != api.FrameShell {
-				continue
-			}
-			line := fmt.Sprint(f.Payload.Status, " ", f.Payload.CommandID)
-			if f.Payload.ExitCode != nil {
-				line += fmt.Sprint(" ", *f.Payload.ExitCode)
-			}
-			got = append(got, strings.TrimSpace(line))
-		}
 		want := []string{"IDLE", "BUSY c-1", "IDLE c-1 7", "BUSY c-2", "IDLE", "BUSY c-3", "IDLE c-3 7", "BUSY c-4"}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, b.states(x)); diff != "" {
 			t.Error(diff)
 		}
 		if endedStatus(p) != api.ShellClosed || p.ExitCode == nil || *p.ExitCode != 3 {
@@ -176,6 +201,14 @@ func TestShellSeats(t *testing.T) {
 		if r := b.types(x, "no\n"); r.ErrorCode != api.CodeWriterHeld || r.Bytes != 0 {
 			t.Errorf("beside: %+v", r)
 		}
+		for _, action := range []api.ShellAction{{Type: api.ActionCtrlC}, {Type: api.ActionCtrlD}, {Type: api.ActionResize, Cols: 90, Rows: 30}} {
+			r := b.do(api.Request{Op: api.OpShellInput, Keys: &api.ShellInput{
+				ProcessRef: api.ProcessRef{ExecID: x}, Actions: []api.ShellAction{action},
+			}}).Payload.Shell
+			if typed := action.Type != api.ActionResize; r.Accepted == typed || (r.ErrorCode == api.CodeWriterHeld) != typed || r.Bytes != 0 {
+				t.Errorf("%s beside: %+v", action.Type, r)
+			}
+		}
 		_, _, refused := attach(false)
 		if r := <-refused; r.ErrorCode != api.CodeWriterHeld {
 			t.Errorf("%s", r.ErrorCode)
@@ -222,13 +255,15 @@ func TestShellStates(t *testing.T) {
 		{"a prompt drawn again", []string{mark("N;C") + ask, "\r$ " + mark("B"), "> a\n", "\r$ " + mark("B") + mark("C") + mark("D;6") + ask}, "IDLE [c-1:6]"},
 		{"a prompt drawn again, typed ahead", []string{mark("N;C") + ask, "> a\n", mark("C"), "> b\n", mark("D;0") + ask + "\r$ " + mark("B") + mark("C") + mark("D;7") + ask}, "IDLE [c-1:0 c-2:7]"},
 		{"a prompt drawn again over what is not read", []string{mark("N;C") + ask, "> a\n", "\r$ " + mark("B")}, "BUSY []"},
+		{"the beginning is not kept", []string{mark("D;0") + ask, "> a\n", mark("C"), "> b\n", mark("D;0") + ask}, "IDLE [c-1:0]"},
 		{"marks of others", []string{"\x1b]133;A\a$ \x1b]133;B\a\x1b]133;m;B\a"}, "RUNNING []"},
 	} {
 		sh := newShell(nonce, &api.Terminal{})
+		sh.starts = true
 		var all []byte
 		for _, step := range tt.script {
 			if text, ok := strings.CutPrefix(step, "> "); ok {
-				sh.typed([]byte(text), "")
+				sh.typed([]byte(text), "", time.Now())
 				continue
 			}
 			for rest := []byte(step); len(rest) > 0; {
@@ -295,19 +330,7 @@ func TestShellCommandsRecalled(t *testing.T) {
 			}
 			return all
 		}
-		frames := func() (n int) {
-			p, _ := b.chronicle.process(alice, api.ProcessRef{ExecID: x})
-			list, _, err := b.Frames(t.Context(), &api.Request{Op: api.OpIntentFrames, Principal: alice, Facade: "test", Read: &api.Read{IntentID: p.IntentID}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, f := range list.Frames {
-				if f.Kind == api.FrameShell {
-					n++
-				}
-			}
-			return n
-		}
+		frames := func() int { return len(b.states(x)) }
 		want := []string{"c-1:7", "c-3:7"}
 		if diff := cmp.Diff(want, told()); diff != "" {
 			t.Errorf("live: %s", diff)
@@ -338,6 +361,244 @@ func TestShellCommandsRecalled(t *testing.T) {
 		b = b.restart()
 		if diff := cmp.Diff(want, told()); diff != "" {
 			t.Errorf("ended, after a restart: %s", diff)
+		}
+	})
+}
+
+// forHours has executions and sessions of the tests' policy last for hours, and not for a minute.
+var forHours = map[string]string{
+	`"max_timeout_ns": 60000000000`: "000", `"default_timeout_ns": 10000000000`: "000", `"ttl_ns": 3600000000000`: "0",
+}
+
+// R164, 1.6: of a program that says nothing of its prompts the last line is taken for one when nothing follows it. That ends a command, without
+// an exit code; it is no reason to think that nobody needs the session.
+func TestShellGuessed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := granting(t, forHours)
+		defer func() { b.stop() }()
+		id := b.session(func(o *api.SessionOpen) {
+			o.Labels = map[string]string{"idle": strconv.FormatInt(int64(10*time.Second), 10)}
+		})
+		begun := time.Now()
+		opened := b.program(id, "repl")
+		x := opened.ExecID
+		if took := time.Since(begun); opened.Status != api.ShellIdle || opened.Marked || took >= promptWithin {
+			t.Errorf("%s after %v", opened.Status, took)
+		}
+		if p := opened.Prompt; p == nil || p.Text != ">>> " || p.Source != "pattern" {
+			t.Errorf("prompt: %+v", p)
+		}
+		if r := b.types(x, "one\n"); r.Status != api.ShellBusy || r.CommandID != "c-1" {
+			t.Errorf("%+v", r)
+		}
+		time.Sleep(guessAfter - time.Millisecond)
+		if s := b.shellOf(x); s.Status != api.ShellBusy || s.Command == nil || s.Command.CommandID != "c-1" {
+			t.Errorf("before it is quiet: %s, %+v", s.Status, s.Command)
+		}
+		time.Sleep(time.Second)
+		if s := b.shellOf(x); s.Status != api.ShellIdle || s.Command != nil || len(s.Commands) != 1 || s.Commands[0].CommandID != "c-1" || s.Commands[0].ExitCode != nil {
+			t.Errorf("%s, %+v", s.Status, s.Commands)
+		}
+		b.types(x, "think\n")
+		time.Sleep(50 * time.Second)
+		if s := b.shellOf(x); s.Status != api.ShellBusy || b.shown(id).State != stateReady {
+			t.Errorf("while it thinks: %s", s.Status)
+		}
+		time.Sleep(time.Minute)
+		if s, d := b.shellOf(x), b.shown(id); s.Status != api.ShellIdle || d.State != stateReady || d.IdleAtNS != 0 {
+			t.Errorf("a guess ends a session: %s, %+v", s.Status, d)
+		}
+		b.types(x, "...\n") // which is no prompt
+		time.Sleep(time.Minute)
+		want := []string{"IDLE", "BUSY c-1", "IDLE c-1", "BUSY c-2", "IDLE c-2", "BUSY c-3"}
+		if diff := cmp.Diff(want, b.states(x)); diff != "" {
+			t.Error(diff)
+		}
+		b.types(x, "four\n")
+		time.Sleep(time.Second)
+		want = append(want, "IDLE c-3") // what was typed then was for it
+		b = b.restart()
+		time.Sleep(time.Second)
+		if s := b.shellOf(x); s.Status != api.ShellIdle {
+			t.Errorf("after a restart: %s", s.Status)
+		}
+		b.types(x, "five\n")
+		time.Sleep(time.Second)
+		want = append(want, "BUSY c-5", "IDLE c-5")
+		if diff := cmp.Diff(want, b.states(x)); diff != "" {
+			t.Errorf("after a restart: %s", diff)
+		}
+		r := b.do(api.Request{Op: api.OpShellRun, Run: &api.ShellRun{ProcessRef: api.ProcessRef{ExecID: x}, Command: "x", TimeoutNS: int64(time.Second)}})
+		if r.ErrorCode != api.CodeShellBusy {
+			t.Errorf("a run, of which nobody would know the end: %s", r.ErrorCode)
+		}
+		b.scraped(`stockade_sessions_active{state="ready"} 1`)
+		if strings.Contains(b.scrape(), telemetry.InShell) {
+			t.Error("the time of a command is counted that nobody knows")
+		}
+	})
+}
+
+// 1.5: whatever ends a shell, it is closing from then on until it has ended.
+func TestShellClosing(t *testing.T) {
+	const grace = 2 * time.Second
+	ns := int64(grace)
+	for _, tt := range []struct {
+		name string
+		end  func(b *bench, session, exec string)
+	}{
+		{"closed", func(b *bench, _, exec string) {
+			b.do(api.Request{Op: api.OpShellClose, Hangup: &api.ShellClose{ProcessRef: api.ProcessRef{ExecID: exec}, GraceNS: &ns}})
+		}},
+		{"canceled", func(b *bench, _, exec string) { b.cancelling(exec, grace) }},
+		{"its session is closed", func(b *bench, session, _ string) { b.close(session) }},
+		{"its session has its signal", func(b *bench, session, _ string) { b.signal(session, "TERM", grace) }},
+		{"its time is over", func(b *bench, _, exec string) { time.Sleep(time.Hour) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := start(t)
+				defer b.stop()
+				id := b.session()
+				x := b.shell(id)
+				synctest.Wait()
+				tt.end(b, id, x)
+				synctest.Wait()
+				if diff := cmp.Diff([]string{"IDLE", "CLOSING"}, b.states(x)); diff != "" {
+					t.Error(diff)
+				}
+				if s := b.shellOf(x); s.Status != api.ShellClosed || s.Alive {
+					t.Errorf("at last: %s", s.Status)
+				}
+			})
+		})
+	}
+}
+
+// R161, R163: a read answers at once where it is not to wait, and otherwise with the first output, another state, or when its time is over.
+func TestShellOutputWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		x := b.shell(b.session())
+		synctest.Wait()
+		after := b.shellOf(x).Token
+		read := func(wait time.Duration) (*api.ShellOutput, time.Duration) {
+			t.Helper()
+			begun := time.Now()
+			o, _, err := b.ShellOutput(t.Context(), &api.Request{Op: api.OpShellOutput, Principal: alice, Facade: "test",
+				Read: &api.Read{ExecID: x, After: after, WaitMS: wait.Milliseconds()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			after = o.Token
+			return o, time.Since(begun)
+		}
+		expect := func(what string, wait, takes time.Duration, bytes bool, status api.ShellState) {
+			t.Helper()
+			o, took := read(wait)
+			if took != takes || (len(o.Chunks) > 0) != bytes || o.Status != status || o.Number != status.Number() {
+				t.Errorf("%s: %d chunks, %s, after %v", what, len(o.Chunks), o.Status, took)
+			}
+		}
+		expect("nothing, at once", 0, 0, false, api.ShellIdle)
+		expect("nothing in time", 5*time.Second, 5*time.Second, false, api.ShellIdle)
+		time.AfterFunc(2*time.Second, func() { b.types(x, "sleep\n") })
+		expect("another state", time.Minute, 2*time.Second, false, api.ShellBusy)
+		time.AfterFunc(3*time.Second, func() { b.types(x, "\n") })
+		expect("output", time.Minute, 3*time.Second, true, api.ShellIdle)
+		time.AfterFunc(4*time.Second, func() {
+			b.do(api.Request{Op: api.OpShellClose, Hangup: &api.ShellClose{ProcessRef: api.ProcessRef{ExecID: x}}})
+		})
+		o, took := read(time.Minute)
+		if took != 4*time.Second || o.Status != api.ShellClosing && o.Status != api.ShellClosed {
+			t.Errorf("its end: %s after %v", o.Status, took)
+		}
+	})
+}
+
+// R176: an input is typed once, by whichever supervisor it is asked of.
+func TestShellInputOnceOverRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		defer func() { b.stop() }()
+		x := b.shell(b.session())
+		synctest.Wait()
+		typed := func() *api.ShellResult {
+			return b.do(api.Request{Op: api.OpShellInput, Keys: &api.ShellInput{
+				ProcessRef: api.ProcessRef{ExecID: x}, InputID: "i-1", Data: &api.Stdin{InlineText: &api.InlineText{Text: "one\n"}},
+			}}).Payload.Shell
+		}
+		if r := typed(); !r.Accepted || r.Duplicate || r.Bytes != 4 {
+			t.Errorf("%+v", r)
+		}
+		synctest.Wait()
+		for _, where := range []string{"here", "after a restart"} {
+			if r := typed(); !r.Accepted || !r.Duplicate || r.Bytes != 0 {
+				t.Errorf("%s: %+v", where, r)
+			}
+			if where == "here" {
+				b = b.restart()
+				synctest.Wait()
+			}
+		}
+		if s := b.shellOf(x); len(s.Commands) != 1 {
+			t.Errorf("%+v", s.Commands)
+		}
+	})
+}
+
+// R256, R259: a shell may wait for its user for as long as it likes; the command that runs in it runs for long when it does, and each
+// command counts with its time. What is read again after a restart has the times that it had.
+func TestShellCommandTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := granting(t, forHours)
+		defer func() { b.stop() }()
+		b.defaults.LongRunning = 30 * time.Second
+		id := b.session()
+		x := b.shell(id)
+		time.Sleep(10 * time.Minute)
+		b.scraped(`stockade_long_running 0`, `stockade_alerts_total{condition="long_running"} 0`)
+		for n := range 2 {
+			b.types(x, "sleep\n")
+			time.Sleep(40 * time.Second)
+			b.scraped(`stockade_long_running 1`, fmt.Sprintf(`stockade_alerts_total{condition="long_running"} %d`, n+1))
+			b.types(x, "\n")
+			time.Sleep(20 * time.Second)
+			b.scraped(`stockade_long_running 0`, fmt.Sprintf(`stockade_command_latency_seconds_count{op="host.shell.command",status="ok"} %d`, n+1))
+		}
+		b.types(x, "at once\n")
+		synctest.Wait()
+		b.scraped(`stockade_command_latency_seconds_count{op="host.shell.command",status="ok"} 3`)
+		b.scraped(`stockade_command_latency_seconds_sum{op="host.shell.command",status="ok"} 80`)
+		b.chronicle.read(func(s *ledger.State) {
+			list, _, _ := s.Notices(ledger.OwnerOf(alice), id, 0, 1000)
+			var told []string
+			for _, n := range list {
+				if n.Kind == api.NoticeThreshold {
+					told = append(told, n.Detail)
+				}
+			}
+			if len(told) != 2 || !strings.HasPrefix(told[0], "command c-1 runs for 3") || !strings.HasPrefix(told[1], "command c-3 runs for 3") {
+				t.Errorf("told: %q", told)
+			}
+		})
+		want := b.shellOf(x).Commands
+		b.types(x, "sleep\n")
+		synctest.Wait()
+		began := b.shellOf(x).Command.StartedAtNS
+		time.Sleep(time.Hour)
+		b = b.restart()
+		synctest.Wait()
+		s := b.shellOf(x)
+		if diff := cmp.Diff(want, s.Commands, cmpopts.IgnoreFields(api.ShellCommand{}, "InputID")); diff != "" {
+			t.Errorf("after a restart: %s", diff)
+		}
+		if s.Command == nil || s.Command.StartedAtNS != began {
+			t.Errorf("what runs: %+v, began at %d", s.Command, began)
+		}
+		if n := strings.Count(b.scrape(), telemetry.InShell); n > 0 {
+			t.Error("what was read again is counted again")
 		}
 	})
 }

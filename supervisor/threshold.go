@@ -92,9 +92,14 @@ func (s *Supervisor) lookAtExecutions(ses *session, most api.Ceilings) {
 			stdout, stderr := x.written()
 			s.compare(ses, bound{"output_bytes", x.id}, max(stdout, stderr), x.plan.output)
 		}
-		if ran := x.lasts(now); ran > s.defaults.LongRunning && ses.comesTo(bound{"long_running", x.id}, 1) {
+		what, ran := x.lasts(now)
+		long := 0
+		if ran > s.defaults.LongRunning {
+			long = 1
+		}
+		if ses.comesTo(bound{"long_running", x.id}, long) {
 			s.metrics.Alert(telemetry.LongRunning)
-			_ = s.notice(ses, &ledger.Notice{Kind: api.NoticeThreshold, ExecID: x.id, Reason: "long_running", Detail: fmt.Sprintf("runs for %v", ran.Round(time.Second))})
+			_ = s.notice(ses, &ledger.Notice{Kind: api.NoticeThreshold, ExecID: x.id, Reason: "long_running", Detail: fmt.Sprintf("%sruns for %v", what, ran.Round(time.Second))})
 		}
 	}
 	ses.forgetCeilings(live)

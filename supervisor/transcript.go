@@ -26,7 +26,7 @@ func (x *execution) followShell(s *Supervisor) (unfollow func()) {
 	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		for last := false; !last; {
+		for last, quiet := false, int64(0); !last; {
 			output := x.log.Changed()
 			select {
 			case <-over:
@@ -37,6 +37,11 @@ func (x *execution) followShell(s *Supervisor) (unfollow func()) {
 			if err := sh.advance(x.log, last, s.now()); err != nil {
 				s.log.Warn("output of a shell cannot be read", "exec_id", x.id, "error", err)
 			}
+			after, at := sh.guessIn()
+			if at > 0 && at == quiet {
+				sh.guess(s.now())
+				after, at = 0, 0
+			}
 			if now := sh.state(); now != was && now == api.ShellIdle {
 				x.session.touch(s.now()) // from here on it waits
 			}
@@ -44,17 +49,31 @@ func (x *execution) followShell(s *Supervisor) (unfollow func()) {
 			if last {
 				return
 			}
-			select {
-			case <-output:
-			case <-sh.kick:
-			case <-over:
-			}
+			quiet = untilOutput(output, sh.kick, over, after, at)
 		}
 	}()
 	return func() {
 		close(over)
 		<-done
 	}
+}
+
+// untilOutput waits for news of a shell. It returns at if there was none for so long, and otherwise 0.
+func untilOutput(output, kick, over <-chan struct{}, after time.Duration, at int64) (quiet int64) {
+	var calm <-chan time.Time
+	if after > 0 {
+		t := time.NewTimer(after)
+		defer t.Stop()
+		calm = t.C
+	}
+	select {
+	case <-output:
+	case <-kick:
+	case <-over:
+	case <-calm:
+		return at
+	}
+	return 0
 }
 
 // tellShell records the changes of state that no frame tells of yet.
@@ -67,6 +86,9 @@ func (x *execution) tellShell(s *Supervisor) {
 	for i, n := range news {
 		p := x.totals()
 		p.Status, p.CommandID, p.ExitCode, p.Commands, p.Offset = n.status, n.command, n.exitCode, n.count, n.at
+		if n.timed {
+			s.metrics.Command(n.took)
+		}
 		if i == len(news)-1 {
 			p.Skipped = skipped
 		}
@@ -194,7 +216,7 @@ func (s *Supervisor) OpenShell(ctx context.Context, req *api.Request) (*api.Shel
 		x := c.execution
 		state := x.shell.changed.next()
 		waits := c.leave != nil && !isClosed(c.leave.over)
-		if x.shell.idle() || waits {
+		if x.shell.state() == api.ShellIdle || waits {
 			return s.openedShell(c), nil, nil
 		}
 		select {

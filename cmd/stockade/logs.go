@@ -166,7 +166,7 @@ func (c *cli) line(v any) error {
 	if err != nil {
 		return fmt.Errorf("encode %T: %w", v, err)
 	}
-	_, err = c.stdout.Write(append(b, '\n'))
+	_, err = c.stdout.Write(append(inert(b), '\n'))
 	return err
 }
 

@@ -310,10 +310,18 @@ func (d *desk) sit(ctx context.Context, keys <-chan []byte) error {
 	}
 	over := make(chan error, 1)
 	go func() { over <- d.show(ctx, a) }()
+	late := time.NewTimer(detachWithin)
+	defer late.Stop()
 	for {
 		select {
 		case err := <-over:
 			return err
+		case <-late.C:
+			if send := d.release(); len(send) > 0 && !d.watches {
+				if err := a.Keys(ctx, send); err != nil {
+					return <-over
+				}
+			}
 		case b, ok := <-keys:
 			if !ok {
 				keys = nil
@@ -323,6 +331,7 @@ func (d *desk) sit(ctx context.Context, keys <-chan []byte) error {
 				continue
 			}
 			send, away := d.press(b)
+			late.Reset(detachWithin)
 			if len(send) > 0 && !d.watches {
 				if err := a.Keys(ctx, send); err != nil {
 					return <-over
@@ -362,6 +371,16 @@ func (d *desk) press(b []byte) (send []byte, away bool) {
 		}
 	}
 	return send, false
+}
+
+// detachWithin is how long the next of the detach keys may take: those before it are the shell's otherwise.
+const detachWithin = 500 * time.Millisecond
+
+// release gives the shell the keys that came to nothing.
+func (d *desk) release() []byte {
+	send := d.detach[:d.pressed]
+	d.pressed = 0
+	return send
 }
 
 // size tells the shell the size of our terminal, less so many rows.

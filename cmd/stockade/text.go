@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/docker/go-units"
@@ -24,8 +25,30 @@ func document(w io.Writer, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode %T: %w", v, err)
 	}
-	_, err = w.Write(append(b, '\n'))
+	_, err = w.Write(append(inert(b), '\n'))
 	return err
+}
+
+// inert writes what a terminal would act on as escapes, in a JSON text, which means the same with them. What is ASCII is written so already,
+// but for DEL; of the rest a terminal knows C1 controls.
+func inert(b []byte) []byte {
+	acts := func(r rune) bool { return r >= 0x7f && !unicode.IsPrint(r) }
+	if !bytes.ContainsFunc(b, acts) {
+		return b
+	}
+	out := make([]byte, 0, len(b)+64)
+	for _, r := range string(b) { // it is UTF-8
+		switch {
+		case !acts(r):
+			out = utf8.AppendRune(out, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
 }
 
 // table writes rows in columns.

@@ -12,6 +12,7 @@ import (
 type Hooks struct {
 	Env    []string // NAME=value, instead of what there is of these names
 	Script string
+	Begins bool // it marks where the output of a command begins, and not only where that ends
 }
 
 // interactive are the arguments with which a shell is one that asks for commands. Whoever gives others runs a script,
@@ -33,6 +34,7 @@ func HooksOf(argv, env []string, nonce string, fd int) (Hooks, bool) {
 			// It is for everybody to see, and not the script.
 			Env:    []string{"PROMPT_COMMAND=IFS= read -r -d '' -u " + n + " REPLY; exec " + n + "<&-; eval \"$REPLY\""},
 			Script: fill(bashScript, nonce) + "PROMPT_COMMAND=" + quote(join("__stockade_prompt", user)) + "\n__stockade_first=1 __stockade_prompt\n",
+			Begins: true,
 		}, true
 	case "sh", "dash", "ash":
 		user, _ := value(env, "ENV")

@@ -94,24 +94,59 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// What S1 gives numbers to has these numbers, and every other field of its messages is ours: from 100 on.
+// typeOf is the type of a field as a .proto says it, with what stands before it.
+func typeOf(m *descriptorpb.DescriptorProto, f *descriptorpb.FieldDescriptorProto) string {
+	name := strings.ToLower(strings.TrimPrefix(f.GetType().String(), "TYPE_"))
+	if f.TypeName != nil {
+		name = f.GetTypeName()[strings.LastIndexByte(f.GetTypeName(), '.')+1:]
+		for _, n := range m.NestedType {
+			if n.GetName() == name && n.GetOptions().GetMapEntry() {
+				return "map<" + typeOf(n, n.Field[0]) + "," + typeOf(n, n.Field[1]) + ">"
+			}
+		}
+	}
+	switch {
+	case f.GetProto3Optional():
+		return "optional/" + name
+	case f.GetLabel() == descriptorpb.FieldDescriptorProto_LABEL_REPEATED:
+		return "repeated/" + name
+	}
+	return name
+}
+
+// What S1 gives numbers to has these numbers and these types, and every other field of its messages is ours: from 100 on.
 func TestNumbers(t *testing.T) {
 	file, _ := compiled(t)
 	seeds := map[string]string{
-		"CreateSessionRequest":  "agent_id initial_cwd environment policy",
-		"SessionPolicy":         "idle_timeout_seconds max_lifetime_seconds allow_background_processes inherit_agent_workspace",
-		"CreateSessionResponse": "session_id prompt metadata token",
-		"SendInputRequest":      "session_id data actions",
-		"ControlAction":         "type cols rows",
-		"SendInputResponse":     "accepted command_id state",
-		"ReadOutputRequest":     "session_id since max_bytes wait_timeout_ms",
-		"OutputChunk":           "session_id token payload truncated exit_code prompt",
-		"ReadOutputResponse":    "chunks state",
-		"GetSessionRequest":     "session_id",
-		"GetSessionResponse":    "metadata state",
-		"CloseSessionRequest":   "session_id mode",
-		"CloseSessionResponse":  "final_state summary",
-		"SessionEvent":          "session_id type detail",
+		"CreateSessionRequest":  "agent_id:string initial_cwd:string environment:map<string,string> policy:SessionPolicy",
+		"SessionPolicy":         "idle_timeout_seconds:uint32 max_lifetime_seconds:uint32 allow_background_processes:bool inherit_agent_workspace:bool",
+		"CreateSessionResponse": "session_id:string prompt:string metadata:SessionMetadata token:OutputToken",
+		"SendInputRequest":      "session_id:string data:bytes actions:repeated/ControlAction",
+		"ControlAction":         "type:Type cols:uint32 rows:uint32",
+		"SendInputResponse":     "accepted:bool command_id:string state:SessionState",
+		"ReadOutputRequest":     "session_id:string since:OutputToken max_bytes:uint32 wait_timeout_ms:uint32",
+		"OutputChunk":           "session_id:string token:OutputToken payload:bytes truncated:bool exit_code:optional/uint32 prompt:optional/PromptInfo",
+		"ReadOutputResponse":    "chunks:repeated/OutputChunk state:SessionState",
+		"GetSessionRequest":     "session_id:string",
+		"GetSessionResponse":    "metadata:SessionMetadata state:SessionState",
+		"CloseSessionRequest":   "session_id:string mode:CloseMode",
+		"CloseSessionResponse":  "final_state:SessionState summary:string",
+		"SessionEvent":          "session_id:string type:Type detail:string",
+	}
+	procedures := "CreateSession SendInput ReadOutput GetSession CloseSession SubscribeSessionEvents"
+	var served []string
+	for _, m := range file.Service[0].Method {
+		served = append(served, m.GetName())
+		in, out := m.GetName()+"Request", m.GetName()+"Response"
+		if m.GetServerStreaming() {
+			out = "SessionEvent"
+		}
+		if !strings.HasSuffix(m.GetInputType(), "."+in) || !strings.HasSuffix(m.GetOutputType(), "."+out) || m.GetServerStreaming() != (m.GetName() == "SubscribeSessionEvents") {
+			t.Errorf("%s takes %s and gives %s", m.GetName(), m.GetInputType(), m.GetOutputType())
+		}
+	}
+	if got := strings.Join(served, " "); got != procedures {
+		t.Errorf("procedures: %s", got)
 	}
 	enums := map[string]string{
 		"SessionState":       "UNKNOWN RUNNING BUSY IDLE CLOSING CLOSED ERROR",
@@ -149,8 +184,8 @@ func TestNumbers(t *testing.T) {
 			if n >= 100 {
 				continue
 			}
-			if n > len(names) || names[n-1] != f.GetName() {
-				t.Errorf("%s: %s = %d", m.GetName(), f.GetName(), n)
+			if got := f.GetName() + ":" + typeOf(m, f); n > len(names) || names[n-1] != got {
+				t.Errorf("%s: %s = %d", m.GetName(), got, n)
 				continue
 			}
 			names[n-1] = ""

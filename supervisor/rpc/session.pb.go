@@ -1154,7 +1154,7 @@ type PromptInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Text  string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"` // without escape sequences
 	// The shell said so, with a mark that no program can forge: the session is IDLE. Otherwise the end of the output looks like a
-	// prompt, which ends no command.
+	// prompt: then it ends a command only of a program that has no marks, without an exit code.
 	Marked        bool `protobuf:"varint,2,opt,name=marked,proto3" json:"marked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

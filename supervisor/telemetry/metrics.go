@@ -82,7 +82,7 @@ func New() *Metrics {
 		registry:   prometheus.NewRegistry(),
 		receipts:   counters("receipts_total", "Operations with effect that have ended, by how.", "op", "outcome", "code"),
 		stages:     histograms("stage_seconds", "Time that an operation spent in a stage of the pipeline.", short, "stage"),
-		commands:   histograms("command_latency_seconds", "Time from the admission of an execution to its receipt.", long, "op", "status"),
+		commands:   histograms("command_latency_seconds", "Time from the admission of an execution to its receipt, and that of a command in a shell.", long, "op", "status"),
 		sessions:   histograms("session_duration_seconds", "Time from the start of a session to its end.", long, "reason"),
 		output:     counters("output_throughput_bytes_total", "Output of executions that was read; its rate is the throughput.", "stream"),
 		violations: counters("policy_violations_total", "Operations that policy denied, by the first reason.", "op", "code"),
@@ -158,6 +158,14 @@ func (m *Metrics) Settled(r *api.Receipt) {
 		m.relayed.WithLabelValues("allowed").Add(float64(n.Connections))
 		m.relayed.WithLabelValues("refused").Add(float64(n.Refused))
 	}
+}
+
+// InShell is the op of a command in a shell, which is no operation.
+const InShell = "host.shell.command"
+
+// Command counts a command that has ended in a shell which says where its commands begin and end.
+func (m *Metrics) Command(took time.Duration) {
+	m.commands.WithLabelValues(InShell, "ok").Observe(seconds(took))
 }
 
 // known is a code of ours, or "other": policies deny with codes of their own, and those may be made of what a caller said.
