@@ -67,6 +67,7 @@ func (s *siege) close(session string) {
 // writing, while a script whose interpreter is /proc/self/exe is executed again and again.
 func overwrite(s *siege) {
 	session := s.session(func(o *api.SessionOpen) { o.Background = new(bool); *o.Background = true })
+	defer s.close(session)
 	shell(s.T, s.c, session, "setsid /mnt/probe/probe overwrite-exe >/tmp/overwritten 2>/tmp/errors & printf '#!/proc/self/exe\n' >/tmp/script; chmod 755 /tmp/script")
 	n := rounds(s.T)
 	for range n {
@@ -657,24 +658,22 @@ func bornOutside(s *siege) {
 		s.Fatal(err)
 	}
 	defer unix.Rmdir(group)
-	cmd := exec.Command(filepath.Join(s.probes, "probe"), "fork-cgroups", "100")
-	var out strings.Builder
-	cmd.Stdout = &out
-	if err := cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
-	children := fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid)
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
-		if list, err := os.ReadFile(children); err == nil && len(list) > 0 {
-			break
+	s.race("control: children are elsewhere", func() bool {
+		cmd := exec.Command(filepath.Join(s.probes, "probe"), "fork-cgroups", "100")
+		var out strings.Builder
+		cmd.Stdout = &out
+		if err := cmd.Start(); err != nil {
+			s.Fatal(err)
 		}
-	}
-	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(fmt.Sprint(cmd.Process.Pid)), 0); err != nil {
-		s.Error(err)
-	}
-	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), " beside ") {
-		s.Errorf("control: %q, %v", out.String(), err)
-	}
+		children := fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid)
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+			if list, err := os.ReadFile(children); err == nil && len(list) > 0 {
+				break
+			}
+		}
+		err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(fmt.Sprint(cmd.Process.Pid)), 0) // it may have ended, on a busy machine
+		return errors.Join(err, cmd.Wait()) == nil && strings.Contains(out.String(), " beside ")
+	})
 }
 
 // devices: whoever is in the groups of a session opens what the list has and nothing else, also as root of the host, and each
@@ -821,6 +820,7 @@ func crashOutside(s *siege) {
 // has for one is the one that was made for it. And no terminal is bound anywhere by name: there is no console to bind it on.
 func swappedTerminal(s *siege) {
 	session := s.session(func(o *api.SessionOpen) { o.Background = new(bool); *o.Background = true })
+	defer s.close(session)
 	s.want("/dev/console", s.probe(session, "read", "/dev/console"), "ENOENT")
 	s.want("a terminal of the session's own", s.probe(session, "pty"), "0")
 	shell(s.T, s.c, session, "setsid /mnt/probe/probe replace-all /dev/pts /etc/passwd 1000000000 >/tmp/replaced 2>&1 &")

@@ -343,19 +343,21 @@ func slowReader(s *siege) {
 func stalledByOthers(s *siege) {
 	_, slave := s.terminal()
 	s.at(slave, "yes")
-	time.Sleep(100 * time.Millisecond) // until it is full
-	cmd := exec.Command("echo", "here")
-	cmd.Stdout = slave
-	if err := cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	select {
-	case err := <-done:
-		s.Errorf("control: it has said it: %v", err)
-	case <-time.After(300 * time.Millisecond):
-		_ = cmd.Process.Kill()
-		<-done
-	}
+	s.race("control: who says something waits", func() bool { // once it is full
+		cmd := exec.Command("echo", "here")
+		cmd.Stdout = slave
+		if err := cmd.Start(); err != nil {
+			s.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- cmd.Wait() }()
+		select {
+		case <-done:
+			return false
+		case <-time.After(300 * time.Millisecond):
+			_ = cmd.Process.Kill()
+			<-done
+			return true
+		}
+	})
 }

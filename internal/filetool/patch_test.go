@@ -207,3 +207,36 @@ func TestPatches(t *testing.T) {
 		})
 	}
 }
+
+// Git's diffs say which files are programs. Whoever may read a file of the owner, the group or all others may then run it, and nobody else.
+func TestProgramsInPatches(t *testing.T) {
+	b := newBox(t, file.Caps{})
+	b.file("plain", "echo\n")
+	b.file("program", "echo\n")
+	b.file("private", "echo\n")
+	for name, mode := range map[string]os.FileMode{"plain": 0o644, "program": 0o755, "private": 0o640} {
+		if err := os.Chmod(b.at(name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const text = "diff --git a/made b/made\nnew file mode 100755\nindex 0000000..1\n--- /dev/null\n+++ b/made\n@@ -0,0 +1 @@\n+echo\n" +
+		"diff --git a/plain b/plain\nold mode 100644\nnew mode 100755\n" +
+		"diff --git a/private b/private\nold mode 100644\nnew mode 100755\nindex 1..2\n--- a/private\n+++ b/private\n@@ -1 +1 @@\n-echo\n+exit\n" +
+		"diff --git a/program b/program\nold mode 100755\nnew mode 100644\n"
+	for _, dry := range []bool{true, false} {
+		before := b.stamps()
+		p := b.do(file.Request{Op: file.OpPatch, Patch: &file.Patch{Patch: file.PatchText{InlineText: &file.InlineText{Text: text}}, Format: "unified", DryRun: dry}}).Patch
+		want(t, "patch", p.Outcome, file.OK, "")
+		if *p.FilesChanged != 4 || *p.Ops != (file.PatchOps{Add: 1, Update: 3}) || dry && difference(b.stamps(), before) != "" {
+			t.Errorf("dry %v: %+v", dry, p)
+		}
+	}
+	for name, mode := range map[string]os.FileMode{"made": 0o755, "plain": 0o755, "private": 0o750, "program": 0o644} {
+		if st, err := os.Stat(b.at(name)); err != nil || st.Mode() != mode {
+			t.Errorf("%s: %v %v, want %v", name, st.Mode(), err, mode)
+		}
+	}
+	if b.content("plain") != "echo\n" || b.content("private") != "exit\n" {
+		t.Error("contents are not what they should be")
+	}
+}

@@ -90,7 +90,7 @@ func (b *bench) explain(cmd *cobra.Command, policy, state string, record Record,
 	}
 	j.Replay = &r
 	if smallest && !d.Allow {
-		if j.Smallest, err = engine.Least(cmd.Context(), record.Entrypoint, record.Input); err != nil {
+		if j.Smallest, j.GivenUp, err = engine.Least(cmd.Context(), record.Entrypoint, record.Input); err != nil {
 			return err
 		}
 	}

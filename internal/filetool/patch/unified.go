@@ -54,6 +54,9 @@ func (s *source) fileUnified() (*File, *file.PatchError) {
 	}
 	for s.more() && !s.atFile() && !strings.HasPrefix(s.peek(), "diff --git ") && !strings.HasPrefix(s.peek(), "@@ ") {
 		line := strings.TrimSuffix(s.peek(), "\r")
+		if mode := modeOf(line); mode != "" && !strings.HasPrefix(mode, "100") { // the content of a link is where it leads
+			return nil, fault(file.CodePatchParse, s.next+1, "mode %.8s: links and submodules are not supported, only files", mode)
+		}
 		switch {
 		case strings.HasPrefix(line, "new file mode "):
 			h.newFile, h.exec = true, execOf(line)
@@ -278,8 +281,22 @@ func spanOf(s string) (span, bool) {
 	return span{int(n), int(c)}, err == nil && n >= 0 && c >= 0
 }
 
+// modeOf is the mode in a line of git's that has one; "" in others.
+func modeOf(line string) string {
+	words := strings.Fields(line)
+	for _, before := range []string{"new file mode", "deleted file mode", "new mode", "old mode"} {
+		if strings.HasPrefix(line, before+" ") {
+			return words[len(words)-1]
+		}
+	}
+	if strings.HasPrefix(line, "index ") && len(words) == 3 {
+		return words[2]
+	}
+	return ""
+}
+
 func execOf(line string) *bool {
-	exec := strings.HasSuffix(strings.TrimSpace(line), "755")
+	exec := strings.HasSuffix(modeOf(line), "755")
 	return &exec
 }
 
