@@ -33,6 +33,13 @@ type Least struct {
 	Tried   int          `json:"tried"`             // how many changes were tried
 }
 
+// GivenUp is a search for a smallest change of one kind that came to its bound, in time or in what is tried, before it was
+// known whether there is one.
+type GivenUp struct {
+	Of    string `json:"of"`
+	Tried int    `json:"tried"`
+}
+
 // Patch is one step of RFC 6902, with what was there before.
 type Patch struct {
 	Op    string         `json:"op"`
@@ -59,32 +66,34 @@ func (p Patch) String() string {
 const maxTried = 5000
 
 // Least searches for the smallest changes with which a denied operation would have been allowed, of each kind
-// that has one. It is empty for one that is allowed.
-func (e *Engine) Least(ctx context.Context, ref string, in Input) ([]Least, error) {
+// that has one, and says for which kinds it does not know. Both are empty for one that is allowed.
+func (e *Engine) Least(ctx context.Context, ref string, in Input) (found []Least, given []GivenUp, err error) {
 	canonical, err := in.canonical()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	doc, err := parseJSON(canonical)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s, err := e.search(ctx, ref, doc)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if s.denials(nil) == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	var found []Least
 	for _, of := range []string{"request", "grant", "data", "ceiling", "data and ceiling"} {
 		if strings.Contains(of, "ceiling") && slices.ContainsFunc(found, func(l Least) bool { return l.Of != "request" }) {
 			continue // the operator has nothing against it
 		}
 		s.tried, s.until = 0, time.Now().Add(cmp.Or(e.opts.Search, searchTime))
-		steps := s.smallest(trees[of])
+		steps, whole := s.smallest(trees[of])
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		if !whole {
+			given = append(given, GivenUp{Of: of, Tried: s.tried})
 		}
 		if steps == nil {
 			continue
@@ -98,7 +107,7 @@ func (e *Engine) Least(ctx context.Context, ref string, in Input) ([]Least, erro
 		}
 		found = append(found, l)
 	}
-	return found, nil
+	return found, given, nil
 }
 
 // searchTime bounds the search for one kind of change, as maxTried does, where [Options] say nothing.
@@ -288,8 +297,9 @@ func (s *searching) granted(steps []step) *api.Grant {
 	return d.Grant
 }
 
-// smallest finds the fewest steps that allow the operation; nil when there are none.
-func (s *searching) smallest(roots [][]string) []step {
+// smallest finds the fewest steps that allow the operation; nil when there are none. Where whole is false, it was given up
+// before that was known.
+func (s *searching) smallest(roots [][]string) (steps []step, whole bool) {
 	var taken []step
 	against := s.denials(nil)
 	for range 8 { // more reasons than that are another request
@@ -305,7 +315,7 @@ func (s *searching) smallest(roots [][]string) []step {
 		}
 		for _, g := range groups {
 			if s.tried > maxTried || s.ctx.Err() != nil || time.Now().After(s.until) {
-				return nil
+				return nil, false
 			}
 			if g.whole != nil {
 				if _, ok := helps(*g.whole); !ok {
@@ -324,14 +334,14 @@ func (s *searching) smallest(roots [][]string) []step {
 			}
 		}
 		if best.path == nil {
-			return nil
+			return nil, true
 		}
 		taken = append(taken, best)
 		if against = left; against == nil {
-			return s.needed(taken)
+			return s.needed(taken), true
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // impossible is what speaks against a question that nobody could put.

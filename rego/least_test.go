@@ -50,9 +50,14 @@ func TestLeast(t *testing.T) {
 				in, ref = execInput(t, e), rego.Exec
 				row.exec(in.Request.Exec, in.Session.Grant)
 			}
-			got, err := e.Least(t.Context(), ref, in)
+			got, given, err := e.Least(t.Context(), ref, in)
 			if err != nil {
 				t.Fatal(err)
+			}
+			for _, g := range given {
+				if row.want[g.Of] != nil {
+					t.Errorf("given up: %+v", g)
+				}
 			}
 			found := map[string][]string{}
 			for _, l := range got {
@@ -73,7 +78,25 @@ func TestLeast(t *testing.T) {
 			}
 		})
 	}
-	if got, err := e.Least(t.Context(), rego.Open, openInput(1)); err != nil || got != nil {
-		t.Errorf("allowed as it is: %v %v", got, err)
+	if got, given, err := e.Least(t.Context(), rego.Open, openInput(1)); err != nil || got != nil || given != nil {
+		t.Errorf("allowed as it is: %v %v %v", got, given, err)
+	}
+}
+
+// A search that has no time says so, of each kind that an open has: that nothing was found is not that there is nothing.
+func TestLeastGivenUp(t *testing.T) {
+	e := load(t, policies.FS, rego.Options{Search: time.Nanosecond})
+	in := openInput(1)
+	in.Request.Open.Target.Local.Mounts[0].GuestPath = "/opt/x" // which has an answer: TestLeast
+	found, given, err := e.Least(t.Context(), rego.Open, in)
+	if err != nil || len(found) > 0 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	var of []string
+	for _, g := range given {
+		of = append(of, g.Of)
+	}
+	if want := "request, data, ceiling, data and ceiling"; strings.Join(of, ", ") != want {
+		t.Errorf("given up: %q, want %s", of, want)
 	}
 }

@@ -191,17 +191,17 @@ func (b *bench) somewhere(where string) (exec string, who api.Principal) {
 		x.Argv = []string{"for", "1s"}
 	case "ended", "deleted":
 		x.Argv = []string{"true"}
+		exec = b.execute(x).ExecID // it may have ended before who does not wait for that is answered
 	case "undead":
 		x.Argv = []string{"undead"}
 	}
-	exec = b.launch(x).ExecID
+	if exec == "" {
+		exec = b.launch(x).ExecID
+	}
 	switch where {
-	case "ended", "deleted":
-		b.ends(exec)
 	case "canceled":
 		b.control(api.OpProcessCancel, exec)
-	}
-	if where == "deleted" {
+	case "deleted":
 		b.control(api.OpProcessDelete, exec)
 	}
 	time.Sleep(2 * startedAfter)

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -119,15 +118,7 @@ func EachDecision(stateDir string, fn func(*Recorded) error) (left int64, err er
 // KeptPolicy is a revision of the policy that a state directory keeps, by its digest: the last that were active, and those
 // by which sessions are judged.
 func KeptPolicy(stateDir, digest string) (*bundle.Revision, error) {
-	dir := filepath.Join(stateDir, "policy")
-	if _, err := os.Stat(dir); err != nil {
-		return nil, err // and nothing is made where nothing was
-	}
-	store, err := bundle.OpenStore(dir)
-	if err != nil {
-		return nil, err
-	}
-	return store.Get(digest)
+	return bundle.Kept(filepath.Join(stateDir, "policy"), digest)
 }
 
 // reading collects what belongs to one intent. What a session is known by is in its

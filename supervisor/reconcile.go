@@ -70,7 +70,7 @@ func (s *Supervisor) reconcile(ctx context.Context) error {
 			adopted.Executions = append(adopted.Executions, in.ExecID)
 			continue
 		}
-		r, err := s.interrupted(in, err.Error())
+		r, err := s.interrupted(in, err.Error(), held[in.SessionID] != nil)
 		if err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
@@ -159,8 +159,8 @@ func (s *Supervisor) discard(ctx context.Context, session, exec string) {
 	})
 }
 
-// interrupted is the receipt of an operation that a restart cut off.
-func (s *Supervisor) interrupted(in api.Intent, why string) (*api.Receipt, error) {
+// interrupted is the receipt of an operation that a restart cut off. stands says that the runner has its session.
+func (s *Supervisor) interrupted(in api.Intent, why string, stands bool) (*api.Receipt, error) {
 	req, _, err := s.intentAt(in.EmittedAtSeq)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (s *Supervisor) interrupted(in api.Intent, why string) (*api.Receipt, error
 		Outcome:       api.OutcomeFaulted,
 		Status:        "error",
 		ErrorCode:     api.CodeSupervisorRestarted,
-		ErrorMessage:  interruptedBy(in.Op, why),
+		ErrorMessage:  why + "; " + leftOpen(in.Op, stands),
 	}
 	if op, ok := operations[in.Op]; ok {
 		r.Payload = op.failed(api.CodeSupervisorRestarted, r.ErrorMessage)
@@ -195,6 +195,76 @@ func (s *Supervisor) interrupted(in api.Intent, why string) (*api.Receipt, error
 	r.SettledAtNS, r.SettledAt = stamp(s.now())
 	return r, nil
 }
+
+// leftOpen is what a restart in the middle of an operation leaves open, for its receipt to say: what is known of whether it began, and
+// of what it may have done. Of an execution the reason says it, by what the runner has.
+func leftOpen(op api.Op, stands bool) string {
+	if by, ok := tellsItself[op]; ok {
+		return by[stands]
+	}
+	return torn[op]
+}
+
+// tellsItself are the operations of which the runner knows whether they began, by whether it has the session.
+var tellsItself = map[api.Op]map[bool]string{
+	api.OpSessionOpen: {
+		true:  "the session had been built, and is closed: it was nobody's yet",
+		false: "the session was not known to have been built, and nothing of it is left",
+	},
+	api.OpSessionClose: {
+		true:  "the session is still there: the close had not begun, or not come to its end",
+		false: "the session has ended",
+	},
+}
+
+// torn says the same of those of which nobody does: a mark that they began would be a write more for each.
+var torn = map[api.Op]string{
+	api.OpExec:             "nothing is started by a restart",
+	api.OpShellOpen:        "nothing is started by a restart",
+	api.OpWorkspaceCommit:  "it may have been applied in part: each file is the old one or the new one",
+	api.OpWorkspaceDiscard: "the overlay may have been emptied",
+	api.OpFileRead:         changesNothing,
+	api.OpFileGrep:         changesNothing,
+	api.OpFileGlob:         changesNothing,
+	api.OpFileStat:         changesNothing,
+	api.OpFileExists:       changesNothing,
+	api.OpFileList:         changesNothing,
+	api.OpFileWrite:        wholeOrNot,
+	api.OpFileEdit:         wholeOrNot,
+	api.OpFilePatch:        wholeOrNot,
+	api.OpFileMkdir:        wholeOrNot,
+	api.OpFileMove:         wholeOrNot,
+	api.OpFileRemove:       "a part of what was below the directory may be removed",
+	api.OpSessionNarrow:    "the network may be as narrow as was asked for; ask again to be certain",
+	api.OpSessionForward:   "its connections have been cut off",
+	api.OpSessionSignal:    "the signal may have been delivered",
+	api.OpSessionPause:     "the session shows whether it is paused",
+	api.OpSessionResume:    "the session shows whether it is paused",
+	api.OpProcessSignal:    "the signal may have been delivered",
+	api.OpProcessInput:     "what was sent may have been written, in part",
+	api.OpProcessModify:    "the time limit is the old one or the new one",
+	api.OpProcessPause:     "the execution shows whether it is paused",
+	api.OpProcessResume:    "the execution shows whether it is paused",
+	api.OpProcessCancel:    "the execution may be ending",
+	api.OpProcessStop:      "some of the executions may be ending",
+	api.OpProcessDelete:    "nothing has been deleted: the receipt would have done it",
+	api.OpShellInput:       "what was sent may have been typed, in part",
+	api.OpShellRun:         "the command may have been typed, and may go on",
+	api.OpShellResize:      "the terminal has the old size or the new one",
+	api.OpShellAttach:      "what was typed until then was typed",
+	api.OpShellClose:       "the shell may be ending",
+	api.OpApprove:          "what waited for leave shows whether it was given",
+	api.OpDeny:             "what waited for leave shows whether it was denied",
+	api.OpDrain:            "a supervisor that drained has ended",
+	api.OpLogLevel:         "the level was that of a supervisor that has ended",
+	api.OpPolicyActivate:   "the status of the policy shows which revision decides",
+	api.OpBlobPut:          "the content may have been stored: to put it again changes nothing",
+}
+
+const (
+	wholeOrNot     = "the change is whole or has not happened"
+	changesNothing = "it changes nothing: ask again"
+)
 
 // endedSession is a session of the past as the registry has it.
 func endedSession(d api.Session) *session {

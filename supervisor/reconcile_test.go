@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stockade-dev/stockade/internal/durable"
@@ -92,7 +93,7 @@ func TestRestartSettlesOnce(t *testing.T) {
 				switch {
 				case r.Receipt != nil:
 					receipts[r.Receipt.IntentID]++
-					if open := torn[r.Receipt.Op]; r.Receipt.ErrorCode == api.CodeSupervisorRestarted && !strings.HasSuffix(r.Receipt.ErrorMessage, open) {
+					if open := leftOpen(r.Receipt.Op, false); r.Receipt.ErrorCode == api.CodeSupervisorRestarted && !strings.HasSuffix(r.Receipt.ErrorMessage, "; "+open) {
 						t.Errorf("cut %d: %s does not say what is open: %s", cut, r.Receipt.Op, r.Receipt.ErrorMessage)
 					}
 					if r.Receipt.Payload.Open != nil && r.Receipt.Outcome == api.OutcomeOK {
@@ -256,4 +257,78 @@ func TestReadDecision(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// R255: each operation that a restart may cut off says what that leaves open.
+func TestEveryOperationSaysWhatIsOpen(t *testing.T) {
+	for op := range operations {
+		for _, stands := range []bool{true, false} {
+			if leftOpen(op, stands) == "" {
+				t.Errorf("%s, stands %v: nothing", op, stands)
+			}
+		}
+	}
+	for op := range torn {
+		if _, ok := operations[op]; !ok || tellsItself[op] != nil {
+			t.Errorf("%s: it is no operation, or tells itself", op)
+		}
+	}
+}
+
+// R255: of a session that was being opened or closed, the receipt says whether that had begun: the runner knows. What was built for nobody
+// is closed.
+func TestInterruptedSessionTellsWhetherItBegan(t *testing.T) {
+	policy := loadPolicy(t)
+	defer policy.Close()
+	all := scenario(t, t.TempDir()+"/state")
+	for _, row := range []struct {
+		op     api.Op
+		stands bool
+		closed int
+	}{{op: api.OpSessionOpen, stands: true, closed: 1}, {op: api.OpSessionOpen}, {op: api.OpSessionClose, stands: true}, {op: api.OpSessionClose}} {
+		t.Run(fmt.Sprint(row.op, " ", row.stands), func(t *testing.T) {
+			at := slices.IndexFunc(all, func(rec []byte) bool {
+				return strings.HasPrefix(string(rec), `{"type":"intent"`) && strings.Contains(string(rec), `"op":"`+string(row.op)+`"`)
+			})
+			if at < 0 {
+				t.Fatal("the scenario has none")
+			}
+			state := filepath.Join(t.TempDir(), "state")
+			if err := durable.PrivateDir(state); err != nil {
+				t.Fatal(err)
+			}
+			j, err := journal.Open(filepath.Join(state, "journal"), journal.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := j.Append(t.Context(), all[:at+2]...); err != nil { // the intent and its decision
+				t.Fatal(err)
+			}
+			if err := j.Close(); err != nil {
+				t.Fatal(err)
+			}
+			var intent ledger.Intent
+			if err := json.Unmarshal(all[at], &intent); err != nil || intent.SessionID == "" {
+				t.Fatal(intent, err)
+			}
+			f := newFake()
+			if row.stands {
+				f.specs[intent.SessionID] = sandbox.Spec{Session: intent.SessionID, Keep: []byte(`{"env":{},"secret":[]}`)}
+			}
+			b := startOn(t, f, state, func(c *Config) { c.Policy = policy })
+			defer b.stop()
+			place, ok := b.chronicle.receipts.intent(alice, intent.IntentID)
+			if !ok {
+				t.Fatal("no receipt")
+			}
+			r, err := b.receiptAt(place.seq)
+			if err != nil || r.ErrorCode != api.CodeSupervisorRestarted || !strings.HasSuffix(r.ErrorMessage, "; "+tellsItself[row.op][row.stands]) {
+				t.Errorf("%v %+v", err, r)
+			}
+			// That of a close goes on, and has expired: the scenario is of another year.
+			if got := f.called("close"); row.op == api.OpSessionOpen && got != row.closed {
+				t.Errorf("the runner was asked %d times to close it: %v", got, f.calls)
+			}
+		})
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -213,27 +212,4 @@ func (s *session) busy() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(len(s.live), len(s.pipes))
-}
-
-// torn is what a restart in the middle of an operation leaves open, for its receipt to say.
-var torn = map[api.Op]string{
-	api.OpWorkspaceCommit:  "it may have been applied in part: each file is the old one or the new one",
-	api.OpWorkspaceDiscard: "the overlay may have been emptied",
-	api.OpFileWrite:        wholeOrNot,
-	api.OpFileEdit:         wholeOrNot,
-	api.OpFilePatch:        wholeOrNot,
-	api.OpFileMkdir:        wholeOrNot,
-	api.OpFileMove:         wholeOrNot,
-	api.OpFileRemove:       "a part of what was below the directory may be removed",
-	api.OpSessionNarrow:    "the network may be as narrow as was asked for; ask again to be certain",
-}
-
-const wholeOrNot = "the change is whole or has not happened"
-
-// interruptedBy says why an operation has no other end, and what is open because of it.
-func interruptedBy(op api.Op, why string) string {
-	if open := torn[op]; open != "" {
-		return fmt.Sprintf("%s; %s", why, open)
-	}
-	return why
 }

@@ -585,3 +585,38 @@ func FuzzTarball(f *testing.F) {
 		}
 	})
 }
+
+// Root reads what a supervisor keeps that is another user, as it is after an installation; to write there it takes the owner.
+func TestKeptByAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		const why = "needs root: the directory belongs to another user"
+		if os.Getenv("STOCKADE_NOSKIP") == "1" {
+			t.Fatal("not skipped: ", why)
+		}
+		t.Skip(why)
+	}
+	s, dir := newSigner(t), t.TempDir()+"/revisions"
+	store, err := OpenStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(write(t, t.TempDir()+"/b.tar.gz", s.sign(t, policies.FS, 5)), Trust{Keys: []Key{s.key}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Put(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Kept(dir, r.Digest); err != nil || got.Digest != r.Digest {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := Kept(dir, "sha256:"+strings.Repeat("0", 64)); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if _, err := OpenStore(dir); err == nil {
+		t.Error("the directory of another user is written to")
+	}
+}

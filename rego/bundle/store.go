@@ -47,6 +47,9 @@ func OpenStore(dir string) (*Store, error) {
 	return &Store{dir}, nil
 }
 
+// Kept reads a revision of a store whoever it belongs to: root looks at a supervisor that is another user. What it is its digest says.
+func Kept(dir, digest string) (*Revision, error) { return (&Store{dir}).Get(digest) }
+
 // about is what a revision's files do not say.
 type about struct {
 	Number   int64  `json:"number,omitzero"`

@@ -37,6 +37,7 @@ type judged struct {
 	Replay      *replayed        `json:"replay,omitzero"`    // of why
 	Recorded    *judged          `json:"recorded,omitzero"`  // of why, when another policy is asked
 	Smallest    []rego.Least     `json:"smallest,omitempty"` // with which it would be allowed
+	GivenUp     []rego.GivenUp   `json:"given_up,omitempty"` // searches for such, of which it is not known whether there is one
 }
 
 // question is what the flags of eval say.
@@ -85,7 +86,7 @@ documents that policy sees ({"principal": …, "grant": …} and {"exec_id": …
 			d, reasons := engine.Explain(cmd.Context(), ref, in)
 			j := b.judge(in, d, reasons)
 			if smallest && !d.Allow {
-				if j.Smallest, err = engine.Least(cmd.Context(), ref, in); err != nil {
+				if j.Smallest, j.GivenUp, err = engine.Least(cmd.Context(), ref, in); err != nil {
 					return err
 				}
 			}
@@ -287,6 +288,9 @@ func (j judged) text(out io.Writer) {
 		for _, d := range l.Differs {
 			fmt.Fprintf(out, "    the grant, beside that of the smallest request: %s\n", d)
 		}
+	}
+	for _, g := range j.GivenUp {
+		fmt.Fprintf(out, "\nthe search for a smallest change of the %s was given up after trying %d: there may be one\n", g.Of, g.Tried)
 	}
 	if len(j.Reasons) == 0 && len(j.Policy.Rules) > 0 {
 		fmt.Fprintln(out, "\nrules that were evaluated:")

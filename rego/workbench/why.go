@@ -90,7 +90,7 @@ func (b *bench) explain(cmd *cobra.Command, policy, state string, record Record,
 	}
 	j.Replay = &r
 	if smallest && !d.Allow {
-		if j.Smallest, err = engine.Least(cmd.Context(), record.Entrypoint, record.Input); err != nil {
+		if j.Smallest, j.GivenUp, err = engine.Least(cmd.Context(), record.Entrypoint, record.Input); err != nil {
 			return err
 		}
 	}
@@ -137,9 +137,12 @@ func unlike(recorded, d rego.Decision) string {
 // decider is the policy that is to explain: the one that is named, else the revision that decided, if it is kept, else
 // the shipped library.
 func (b *bench) decider(policy, state, digest string) (*rego.Engine, error) {
-	if policy == "" && b.opts.Policy != nil && state != "" {
-		if fsys, err := b.opts.Policy(state, digest); err == nil {
+	if policy == "" && b.opts.Policy != nil && state != "" && digest != "" {
+		switch fsys, err := b.opts.Policy(state, digest); {
+		case err == nil:
 			return loadFS(fsys)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
 		}
 	}
 	return load(policy)

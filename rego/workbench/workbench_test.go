@@ -276,3 +276,16 @@ func TestWhy(t *testing.T) {
 		}
 	}
 }
+
+// A search that was given up is told of, and not passed over as one that has found nothing.
+func TestGivenUpIsTold(t *testing.T) {
+	var out bytes.Buffer
+	judged{GivenUp: []rego.GivenUp{{Of: "data", Tried: 17}}}.text(&out)
+	if want := "the search for a smallest change of the data was given up after trying 17: there may be one\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("%s", out.String())
+	}
+	out.Reset()
+	if (judged{}).text(&out); strings.Contains(out.String(), "given up") {
+		t.Errorf("%s", out.String())
+	}
+}
