@@ -212,6 +212,42 @@ func TestAdoptedSessionExpires(t *testing.T) {
 	})
 }
 
+// A command that ended of its session's end, or of its own time's, while no supervisor was there to record it, has the reason all the
+// same; one that died of a signal before its time has none.
+func TestEndedBefore(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		after time.Duration // of the signal
+		exec  time.Duration // its time limit
+		want  api.Code
+	}{
+		{"session", 11 * time.Second, 0, api.CodeSessionExpired},
+		{"time limit", 8 * time.Second, 7 * time.Second, api.CodeTimeout},
+		{"neither", 5 * time.Second, 7 * time.Second, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := start(t)
+				id := b.session(func(o *api.SessionOpen) { o.SessionTTLNS = int64(10 * time.Second) })
+				x := b.launch(api.Exec{SessionID: id, Argv: []string{"sleep"}, TimeoutNS: int64(row.exec)})
+				if err := b.Leave(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(row.after)
+				if err := b.fake.Signal(t.Context(), id, x.ExecID, 15); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				b = b.restart()
+				defer b.stop()
+				if r := b.ends(x.ExecID); r.Payload.Exec.ErrorCode != row.want || r.Payload.Exec.Signal != "TERM" {
+					t.Errorf("%+v %+v", r, r.Payload.Exec)
+				}
+			})
+		})
+	}
+}
+
 // on_restart: terminate is told to the runner when the session is built.
 func TestOnRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -113,6 +113,13 @@ func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()) 
 // same scope (R033). Groups do not count; they may change during a session's life.
 func owns(owner, p api.Principal) bool { return owner.UID == p.UID && owner.Scope == p.Scope }
 
+// expired reports whether the session's time was over at some moment.
+func (s *session) expired(at time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.expires.IsZero() && !at.Before(s.expires)
+}
+
 // ready puts a built session into service. From here on its timers run (R021, R024).
 func (s *session) ready(grant *api.Grant, now time.Time, expire func(), idle idleClock, load loadWatch) {
 	s.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/stockade-dev/stockade/internal/spool"
@@ -16,6 +17,9 @@ func (x *execution) conclude(res sandbox.Result, how fate, s *Supervisor) (*api.
 	x.mu.Lock()
 	cause, sent := x.cause, x.signal
 	x.mu.Unlock()
+	if how == reaped && sent == "" && x.held {
+		cause, sent = x.endedBefore(res)
+	}
 	r, fault := verdict(res, how, cause, sent)
 	x.log.Seal()
 	r.StdoutBytes, r.StderrBytes = x.written()
@@ -52,6 +56,24 @@ func (x *execution) conclude(res sandbox.Result, how fate, s *Supervisor) (*api.
 		r.Silent = x.session.silent
 	}
 	return r, fault
+}
+
+// endedBefore is why the supervisor before this one ended the command, when it was killed before it had the end recorded, or even the
+// reason: what died of such a signal when its time or its session's was over, died of that.
+func (x *execution) endedBefore(res sandbox.Result) (cause api.Code, sent string) {
+	name, _ := api.SignalOf(res.Signal)
+	if !slices.Contains([]api.SignalName{"TERM", "HUP", "KILL"}, name) || res.OOM {
+		return "", ""
+	}
+	switch {
+	case x.progressed.Cause != "":
+		return x.progressed.Cause, string(name)
+	case x.timeout > 0 && res.Ended.Sub(res.Started) >= x.timeout:
+		return api.CodeTimeout, string(name)
+	case x.session.expired(res.Ended):
+		return api.CodeSessionExpired, string(name)
+	}
+	return "", ""
 }
 
 // transcriptOf is the digest of all that came out of a terminal.
