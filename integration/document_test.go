@@ -603,8 +603,11 @@ python3 - <<'END'
 import json, subprocess
 server = json.load(open("mcp.json"))["mcpServers"]["sandbox"]
 hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a reader", "version": "1"}}}
-out = subprocess.run([server["command"], *server["args"]], input=json.dumps(hello) + "\n", capture_output=True, text=True, check=True).stdout
-assert json.loads(out)["result"]["serverInfo"]["name"] == "stockade", out
+serving = subprocess.Popen([server["command"], *server["args"]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+print(json.dumps(hello), file=serving.stdin, flush=True)
+answer = serving.stdout.readline() # a host ends its server when it has what it wants, and not before
+serving.stdin.close()
+assert json.loads(answer)["result"]["serverInfo"]["name"] == "stockade" and serving.wait(20) == 0, answer
 END`},
 	{name: "docs/tour.md", script: `
 ` + strings.Repeat("by integration/install/tour\n", 7)},
