@@ -163,7 +163,7 @@ func actForward(ctx context.Context, s *Supervisor, c *call) (api.Payload, *api.
 
 // Join makes a connection inside, for a lane of the caller's. He relays, and closes it. When the lane ends, which waits for nobody, it is
 // closed under his hands, and so is cut.
-func (s *Supervisor) Join(ctx context.Context, p api.Principal, intent string) (conn net.Conn, cut <-chan struct{}, err error) {
+func (s *Supervisor) Join(ctx context.Context, p api.Principal, intent string) (conn Joined, cut <-chan struct{}, err error) {
 	v, _ := s.lanes.Load(intent)
 	l, ok := v.(*lane)
 	if !ok || !owns(l.session.principal, p) {
@@ -186,6 +186,12 @@ func (s *Supervisor) Join(ctx context.Context, p api.Principal, intent string) (
 	l.connections.Add(1)
 	l.session.touch(s.now())
 	return j, l.cut, nil
+}
+
+// Joined is a connection into a session, for who relays it. It is an alias: who serves does not import this package.
+type Joined = interface {
+	net.Conn
+	CloseWrite() error // what is inside is told that nothing follows
 }
 
 // joined is one connection into a session. Its counts are its lane's. It can be half closed, as one over TCP.

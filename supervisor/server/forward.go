@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net"
 
 	"github.com/coder/websocket"
 
@@ -19,6 +20,12 @@ import (
 //	  ├────────────────────────────────────────────▶│  it is made inside, or refused (not_listening)
 //	  │◀─────────── binary: bytes ─────────────────▶│  an empty message is the end of that direction
 //	  ╳  close                                      │  of the first: all of it ends, and has its receipt
+
+// joined is a connection into a session.
+type joined = interface {
+	net.Conn
+	carry.Half
+}
 
 // forward serves both.
 func forward(c *call) {
@@ -105,11 +112,6 @@ func (c *call) join() {
 		return
 	}
 	defer inside.Close()
-	half, ok := inside.(carry.Half)
-	if !ok {
-		c.fail(api.Errorf(api.CodeInternalError, "bug: a connection that cannot be half closed"))
-		return
-	}
 	conn, err := c.upgrade()
 	if err != nil {
 		return
@@ -133,7 +135,7 @@ func (c *call) join() {
 		}
 		out <- whole
 	}()
-	whole := carry.Take(ctx, conn, half) == nil
+	whole := carry.Take(ctx, conn, inside) == nil
 	if whole { // a client that leaves is to be heard of
 		defer context.AfterFunc(conn.CloseRead(ctx), func() { inside.Close() })()
 	} else {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"io"
-	"net"
 
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -38,9 +37,9 @@ type Supervisor interface {
 	// Forward is Do of a host.session.forward: it is open until closed is. tell gets the name under which connections join it.
 	Forward(ctx context.Context, req *api.Request, closed <-chan struct{}, tell func(intent string)) (*api.Receipt, error)
 
-	// Join makes a connection inside, for a forwarding of p's that is open. The caller closes it; it has CloseWrite. It is closed, and
+	// Join makes a connection inside, for a forwarding of p's that is open. The caller closes it. It is closed, and
 	// so is cut, when the forwarding ends.
-	Join(ctx context.Context, p api.Principal, intent string) (conn net.Conn, cut <-chan struct{}, err error)
+	Join(ctx context.Context, p api.Principal, intent string) (conn joined, cut <-chan struct{}, err error)
 
 	// PutBlob is Do of a blob.put.
 	PutBlob(ctx context.Context, req *api.Request, content io.Reader) (*api.Receipt, error)
