@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -77,6 +78,47 @@ func TestMCP(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// What was asked before the end of stdin is answered, as in `stockade mcp <requests`; what takes too long is not waited for.
+func TestMCPAtOnce(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	d := start(t)
+	asked := func(command string) (answers map[int]string) {
+		requests := strings.Join([]string{
+			`{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a file", "version": "1"}}}`,
+			`{"jsonrpc": "2.0", "method": "notifications/initialized"}`,
+			`{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "exec", "arguments": {"argv": ["sh", "-c", "` + command + `"]}}}`,
+		}, "\n")
+		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "stockade"), "mcp")
+		cmd.Env, cmd.Stdin = append(os.Environ(), "STOCKADE_SOCKET="+d.Socket), strings.NewReader(requests+"\n")
+		var failed bytes.Buffer
+		cmd.Stderr = &failed
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v\n%s%s", err, out, failed.Bytes())
+		}
+		answers = map[int]string{}
+		for line := range strings.Lines(string(out)) {
+			var answer struct{ ID int }
+			if err := json.Unmarshal([]byte(line), &answer); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			answers[answer.ID] = line
+		}
+		return answers
+	}
+	if answers := asked("sleep 1; echo a$((40 + 2))"); !strings.Contains(answers[1], `"serverInfo"`) || !strings.Contains(answers[2], "a42") {
+		t.Errorf("answers %v", answers)
+	}
+	if answers := asked("sleep 300"); !strings.Contains(answers[1], `"serverInfo"`) || strings.Contains(answers[2], `"result"`) {
+		t.Errorf("answers %v", answers)
+	}
+	sessions, err := d.Client().Sessions(t.Context(), api.Read{State: "ready"})
+	if err != nil || len(sessions) != 0 {
+		t.Errorf("left: %+v, %v", sessions, err)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -27,7 +26,8 @@ func (c *cli) mcpCommand() *cobra.Command {
 		Short: "Serve a session to an agent host over the Model Context Protocol, on stdin and stdout",
 		Long: `mcp serves one session: commands (exec, process_output, process_input, process_cancel) and the file
 tools of a profile. Without --session it opens one of its own, as open would, and closes it when
-stdin ends or a signal comes. Canceling a call ends the command that it started.`,
+a signal comes or stdin ends; what was asked before that end has five seconds to be answered.
+Canceling a call ends the command that it started.`,
 		Example: `  stockade mcp --mount .:/work:rw --workdir /work
   stockade mcp --session "$id" --tools gemini`,
 		Args: arguments(cobra.NoArgs),
@@ -87,7 +87,7 @@ func (c *cli) mcp(ctx context.Context, f *sessionFlags, session, profile string)
 		return err
 	}
 	c.say("serving session %s", session)
-	err = server.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(c.stdin), Writer: unclosed{c.stdout}})
+	err = server.Run(ctx, stdio{in: c.stdin, out: c.stdout})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil // the host is done with us
 	}
@@ -105,8 +105,3 @@ func (c *cli) closeOwn(session string) error {
 	}
 	return c.settled(r)
 }
-
-// unclosed leaves our stdout open.
-type unclosed struct{ io.Writer }
-
-func (unclosed) Close() error { return nil }
