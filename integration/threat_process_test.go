@@ -5,9 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/stockade-dev/stockade/internal/testbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -27,12 +29,31 @@ var processThreats = []threat{
 // killing aims at init, and at everybody but itself.
 const killing = `sleep 100 & kill -STOP 1; kill -KILL 1; kill -KILL -1; wait $!; echo "$?"`
 
+// senders are the ways of the probe to send a signal.
+var senders = []string{"kill", "tgkill", "sigqueue", "pidfd", "sigio"}
+
 // killAll: who kills everybody that he can kills what is his; the session goes on, and others and the supervisor know nothing of it.
+// The numbers that these have on the host are nobody's inside.
 func killAll(s *siege) {
-	session, other := s.session(nil), s.session(nil)
+	session := s.session(nil)
+	other := opened(s.T, s.c, nil)
 	begin := s.d.PID()
 	s.want("what became of his own", shellAnswer(s, session, killing), "137")
-	s.want("another session", s.probe(other, "euid"), "1000")
+	init, err := testbox.Init(other.Payload.Open.Enforced.Namespaces["pid"])
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, way := range senders {
+		for _, pid := range []int{s.d.PID(), s.d.Runner(), init} {
+			s.want(fmt.Sprint(way, " to ", pid), s.probe(session, "aim", way, strconv.Itoa(pid)), "ESRCH")
+		}
+		answer := "EPERM"
+		if way == "sigio" {
+			answer = "ok" // the kernel judges when there is something to say, and then says nothing
+		}
+		s.want(way+" to init", s.probe(session, "aim", way, "1"), answer)
+	}
+	s.want("another session", shellAnswer(s, other.SessionID, "id -u"), "1000")
 	s.works(session)
 	if !s.d.Running() || s.d.PID() != begin {
 		s.Error("the daemon has ended")
@@ -42,6 +63,9 @@ func killAll(s *siege) {
 // killedAlone: in one pid namespace everybody is everybody's, but for its init, which the kernel keeps.
 func killedAlone(s *siege) {
 	s.want("control", s.alone(`exec 2>/dev/null; sleep 100 & other=$!; sh -c "$2"; wait $other; echo "$?"`, killing), "137\n137")
+	for _, way := range senders {
+		s.want("control: "+way, s.alone(`exec 2>/dev/null; sleep 100 & "$1" aim "$2" $!; wait $!; echo "$?"`, way), "ok\n143")
+	}
 }
 
 // sentDescriptors: a session does not come to say anything at the daemon's socket, so no descriptor arrives there; a caller of

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/sandbox/file"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -180,10 +181,29 @@ func freeKernelMemory(s *siege) {
 	s.want("control: message queues", s.outside(apart, "fill-mq", "5"), "ok")
 }
 
-// deepTree: what a session leaves on its own file systems goes with them; what it leaves in a caller's directory is the caller's.
+// deepTree: what a session leaves on its own file systems goes with them, and until then the file tools answer with a part of it and
+// how much there is.
 func deepTree(s *siege) {
-	session := s.session(nil)
+	many := s.many(10_000, 1_000_000)
+	tree := shared(s.T)
+	chmod(s.T, tree, 0o777)
+	session := s.session(func(o *api.SessionOpen) {
+		o.Limits.MemoryBytes = 4 << 30
+		o.Target.Local.Mounts = append(o.Target.Local.Mounts, api.Mount{HostPath: tree, GuestPath: "/work", Mode: api.ModeOverlay, Bytes: 1 << 30, Inodes: 1 << 20})
+	})
 	s.want("a tree of 10,000 levels", s.probe(session, "deep-tree", "/tmp", "10000"), "ok")
+	s.want(fmt.Sprint(many, " entries"), s.probe(session, "fill-inodes", "/work/many", strconv.Itoa(many)), "ok")
+	for _, target := range []file.Target{{Path: "/work/many"}, {Path: "/tmp"}} {
+		r, err := s.c.ListDir(s.Context(), api.FileList{SessionID: session, List: file.List{Target: target}})
+		list := settled(s.T, r, err).Payload.File.List
+		if target.Path == "/work/many" && (list.Count == nil || *list.Count != int64(many) || !list.Truncated || strings.Count(list.Entries.InlineText.Text, "\n") > 100) {
+			s.Errorf("%s is listed: %+v", target.Path, list)
+		}
+		g, err := s.c.Glob(s.Context(), api.FileGlob{SessionID: session, Glob: file.Glob{Target: target, Pattern: "**/*"}})
+		if err != nil || g.Payload.File == nil || !g.Payload.File.Glob.Truncated && g.Payload.File.Glob.Code == "" {
+			s.Errorf("%s is searched: %+v, %v", target.Path, g, err)
+		}
+	}
 	begin := time.Now()
 	s.close(session)
 	if took := time.Since(begin); took > 5*time.Second {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -103,11 +104,24 @@ func onHost(s *siege, args ...string) string {
 // any of our processes but those two that are trusted with the host.
 func inheritedDescriptors(s *siege) {
 	canary, files := inheritance(s)
-	d := startWith(s.T, bin, testbox.Options{Files: files})
+	ceiling := filepath.Join(shared(s.T), "ceiling.json")
+	if err := os.WriteFile(ceiling, []byte(`{"sessions": 600, "sessions_per_principal": 600}`), 0o644); err != nil {
+		s.Fatal(err)
+	}
+	d := startWith(s.T, bin, testbox.Options{Files: files, Args: []string{"--ceiling", ceiling}})
 	s.d, s.c = d, d.Client()
-	session := s.session(nil)
+	others := s.many(20, 500)
+	for range others {
+		opened(s.T, s.c, nil)
+	}
+	open := opened(s.T, s.c, func(o *api.SessionOpen) {
+		o.Target.Local.Mounts = []api.Mount{{HostPath: s.probes, GuestPath: "/mnt/probe", Mode: "ro"}}
+	})
+	session := open.SessionID
 	s.want("descriptors of a command", s.probe(session, "descriptors"), "0 1 2")
 	s.want("descriptors of init", s.probe(session, "readlink", "/proc/1/fd/0"), "EACCES", "EPERM")
+	s.ofInit(open)
+	s.Logf("beside %d other sessions", others)
 	holders := holding(s, canary)
 	if n := holders[d.PID()]; n != len(files) {
 		s.Errorf("the daemon has %d of the files: the attack was none", n)
@@ -120,6 +134,30 @@ func inheritedDescriptors(s *siege) {
 		}
 	}
 }
+
+// ofInit reads what init has open, from the host.
+func (s *siege) ofInit(open *api.Receipt) {
+	s.Helper()
+	init, err := testbox.Init(open.Payload.Open.Enforced.Namespaces["pid"])
+	if err != nil {
+		s.Fatal(err)
+	}
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", init))
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, link := range links {
+		to, err := os.Readlink(link)
+		if kind := unnumbered.ReplaceAllString(to, ""); err != nil || !slices.Contains(initOpens, kind) {
+			s.Errorf("init has %q open, %v", to, err)
+		}
+	}
+}
+
+// initOpens is what init may have open, without the numbers of the kernel's.
+var initOpens = []string{"/dev/null", "/proc/1/oom_score_adj", "anon_inode:[landlock-ruleset]", "socket"}
+
+var unnumbered = regexp.MustCompile(`:\[[0-9]+\]$`)
 
 // inheritedByAChild: the same files, and a child that nobody looked after.
 func inheritedByAChild(s *siege) {

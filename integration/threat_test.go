@@ -158,6 +158,15 @@ func shared(t *testing.T) string {
 	return dir
 }
 
+// many is how much of something there is: what the list of attacks says where races are run ten thousand times, as `make test-race` does.
+func (s *siege) many(some, all int) int {
+	s.Helper()
+	if rounds(s.T) < 10_000 {
+		return some
+	}
+	return all
+}
+
 // session opens a session that sees the probe.
 func (s *siege) session(change func(*api.SessionOpen)) string {
 	s.Helper()

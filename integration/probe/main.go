@@ -189,6 +189,7 @@ var attempts = map[string]attempt{
 	"environ":     environ,
 	"processes":   processes,
 	"wait":        wait,
+	"aim":         aim,
 	"interfaces":  interfaces,
 	"writable":    writable,
 }
