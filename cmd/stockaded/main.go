@@ -108,7 +108,7 @@ func (c *config) flags() *pflag.FlagSet {
 	f.StringArrayVar(&c.policyKeys, "policy-key", nil, "file with a public key, one of which must have signed the policy")
 	f.StringVar(&c.policyWatch, "policy-watch", "auto", "take up a change of the policy by itself: on, off, or auto: unless it is a directory without a signature")
 	f.StringVar(&c.live, "policy-live", "", "what a new policy does to open sessions that would get less under it: keep, narrow or terminate; without it as the policy says")
-	f.IntVar(&c.policyWorkers, "policy-workers", 0, "processes that evaluate the policy, besides one that waits to take another's place; 0 is one for each processor, at most 8")
+	f.IntVar(&c.policyWorkers, "policy-workers", 0, "processes that evaluate the policy at a time, started when they are needed, besides one that waits to take another's place; 0 is one for each processor, at most 8")
 	f.DurationVar(&c.policyTime, "policy-time", worker.DefaultCPU, "processor time that one evaluation of the policy may take, after which it is a denial; more is for machines much slower than others, such as emulated ones")
 	f.StringVar(&c.ceiling, "ceiling", "", "file of the operator's ceiling; without it the default one")
 	f.StringVar(&c.runner, "runner", "", "socket of a runner that is already there; without it one is started, which takes root")

@@ -21,7 +21,7 @@ type Options struct {
 	rego.Options
 	CPU     time.Duration // processor time that one evaluation may take; 0 means DefaultCPU
 	Memory  int64         // bytes that a worker may have beyond an idle process; 0 means 256 MiB
-	Size    int           // evaluations at a time; 0 means as many as there are processors, but no more than 8
+	Size    int           // evaluations at a time, each in a process that is started when it is needed; 0 means as many as there are processors, but no more than 8
 	Program []string      // that is a worker, and its arguments; nil is this one, with "policy-worker"
 }
 
@@ -72,7 +72,7 @@ type Pool struct {
 	live     map[*process]struct{}
 	closed   bool
 	slots    int // processes that there are, or are about to be
-	target   int // and that there should be
+	target   int // and that there may be
 	replaced int64
 	trouble  error // of the last start, if it failed
 }
@@ -217,14 +217,12 @@ func (p *Pool) miss() {
 	p.lost <- struct{}{} // there is room for all that there can be
 }
 
-// retired is how many processes the revision has that is asked only in sessions that were opened under it.
-const retired = 2
-
-// Current says whether the revision is the one that is asked about whatever is new. Another one has fewer processes.
+// Current says whether the revision is the one that is asked about whatever is new. Another one, which is asked only in sessions that
+// were opened under it, has no more processes than at rest.
 func (p *Pool) Current(is bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.target = min(retired, p.options.Size+1)
+	p.target = min(atRest, p.options.Size+1)
 	if is {
 		p.target = p.options.Size + 1
 	}
@@ -264,10 +262,13 @@ func (p *Pool) prepare(w *process) error {
 	return nil
 }
 
-// grow starts one process more if there should be more, and that one the next when it serves: all at once they would
-// take the processors from the supervisor that begins beside them. The caller holds mu.
+// atRest is how many processes there are before more are asked for: one that answers, and its spare.
+const atRest = 2
+
+// grow starts one process more if there may be more, and either there are less than at rest or none waits: a process costs
+// a fifth of a second of a processor and 40 MB, and most supervisors are never asked two things at once. The caller holds mu.
 func (p *Pool) grow() {
-	if p.slots < p.target && !p.closed {
+	if p.slots < p.target && !p.closed && (p.slots < atRest || len(p.ready) == 0) {
 		p.slots++
 		p.lost <- struct{}{}
 	}
@@ -448,8 +449,11 @@ func (p *Pool) take(ctx context.Context, uid uint32, within time.Duration) (*pro
 	t := turn{culprit: blamed && time.Since(since) < blameFor}
 	if p.may(t.culprit) {
 		defer p.mu.Unlock()
-		return p.pop(), nil
+		w := p.pop()
+		p.grow()
+		return w, nil
 	}
+	p.grow()
 	t.given = make(chan *process, 1)
 	p.waiting = append(p.waiting, t)
 	p.mu.Unlock()

@@ -56,10 +56,32 @@ func load(t testing.TB, fsys fstest.MapFS, o Options) *Pool {
 // full waits until all workers wait, the spare among them.
 func full(t testing.TB, p *Pool) {
 	t.Helper()
-	for end := time.Now().Add(startWithin); p.State().Ready != p.options.Size+1; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(startWithin); !atEase(p); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%+v", p.State())
 		}
+	}
+}
+
+// atEase reports whether all workers wait that there are, and there are enough.
+func atEase(p *Pool) bool {
+	s := p.State()
+	return s.Ready >= atRest && len(s.PIDs) == s.Ready
+}
+
+// occupied has a pool so busy that it has all the workers that it may have.
+func occupied(t testing.TB, p *Pool) {
+	t.Helper()
+	var held []*process
+	for range p.options.Size + 1 {
+		w, err := p.take(t.Context(), 0, startWithin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, w)
+	}
+	for _, w := range held {
+		p.give(w)
 	}
 }
 
@@ -378,11 +400,9 @@ func TestIdleWorkerEnds(t *testing.T) {
 			t.Fatal(deny)
 		}
 	}
-	for s := p.State(); s.Ready != p.options.Size+1 || len(s.PIDs) != s.Ready; s = p.State() {
-		if s.Trouble != nil {
-			t.Fatalf("%+v", s)
-		}
-		time.Sleep(time.Millisecond)
+	full(t, p)
+	if s := p.State(); s.Trouble != nil {
+		t.Errorf("%+v", s)
 	}
 }
 
@@ -482,7 +502,8 @@ func TestLastWorker(t *testing.T) {
 	}
 }
 
-// TestCurrent: a revision that is asked no more about what is new has fewer processes, answers, and has them back when it is.
+// TestCurrent: a revision has the processes that it needs, beginning with two. One that is asked no more about what is new has no more than
+// these, answers, and has the others back when it needs them again.
 func TestCurrent(t *testing.T) {
 	p := load(t, tree(""), Options{Program: as("script"), Size: 4})
 	settle := func(n int) {
@@ -497,27 +518,29 @@ func TestCurrent(t *testing.T) {
 		}
 	}
 	p.Current(true) // while they start
-	settle(5)
+	settle(atRest)
 	for range 3 {
+		occupied(t, p)
+		settle(5)
 		p.Current(false)
 		p.Current(false)
-		settle(retired)
+		settle(atRest)
 		do(t, p, "exit")
-		settle(retired)
+		settle(atRest)
 		if deny := do(t, p, "say old"); deny.Code != "old" {
 			t.Error(deny)
 		}
 		p.Current(true)
-		settle(5)
 	}
+	occupied(t, p)
 	held, err := p.take(t.Context(), 0, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.Current(false)
 	p.give(held)
-	settle(retired)
-	if w := p.Workers(); w.Processes != retired || w.Replaced != 3 || len(w.Walls) < shared || w.Trouble != "" {
+	settle(atRest)
+	if w := p.Workers(); w.Processes != atRest || w.Replaced != 3 || len(w.Walls) < shared || w.Trouble != "" {
 		t.Errorf("%+v", w)
 	}
 }

@@ -281,7 +281,7 @@ func daemon() error {
 	if err != nil {
 		return err
 	}
-	for len(p.State().PIDs) < p.options.Size+1 || p.State().Ready < p.options.Size+1 {
+	for !atEase(p) {
 		time.Sleep(time.Millisecond)
 	}
 	for _, deed := range os.Args[4:] {
@@ -289,7 +289,7 @@ func daemon() error {
 		in.Request.Open.Profile = deed
 		go p.Decide(context.Background(), rego.Open, in)
 	}
-	for p.State().Ready > p.options.Size+1-len(os.Args[4:]) {
+	for s := p.State(); s.Ready == 0 || len(s.PIDs)-s.Ready < len(os.Args[4:]); s = p.State() {
 		time.Sleep(time.Millisecond)
 	}
 	fmt.Println(p.State().PIDs)
