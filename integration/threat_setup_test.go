@@ -70,12 +70,12 @@ func overwrite(s *siege) {
 	session := s.session(func(o *api.SessionOpen) { o.Background = new(bool); *o.Background = true })
 	defer s.close(session)
 	shell(s.T, s.c, session, "setsid /mnt/probe/probe overwrite-exe >/tmp/overwritten 2>/tmp/errors & printf '#!/proc/self/exe\n' >/tmp/script; chmod 755 /tmp/script")
-	n := rounds(s.T)
-	for range n {
+	n, _ := s.repeat(func() bool {
 		if _, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/tmp/script"}}); err != nil {
 			s.Fatal(err)
 		}
-	}
+		return true
+	})
 	s.want("what could be opened for writing", strings.TrimSpace(text(shell(s.T, s.c, session, "cat /tmp/overwritten /tmp/errors").Payload.Exec.Stdout)), "")
 	s.Logf("%d executions", n)
 }
@@ -402,17 +402,14 @@ func systemSwap(s *siege) {
 		traps[trap] = listing(s, trap)
 		defer s.flip(filepath.Join(root, name), trap)()
 	}
-	n := rounds(s.T)
-	opened := 0
-	for range n {
+	n, opened := s.repeat(func() bool {
 		r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Target: rootDir(root)})
 		if err != nil {
 			s.Fatal(err)
 		}
 		if r.Outcome != api.OutcomeOK {
-			continue
+			return false
 		}
-		opened++
 		for _, line := range []string{"/proc proc", "/sys sysfs", "/dev tmpfs"} {
 			if !lies(r.Payload.Open.Enforced.Mounts, line) {
 				s.Errorf("no %s: %q", line, r.Payload.Open.Enforced.Mounts)
@@ -421,7 +418,8 @@ func systemSwap(s *siege) {
 		x, err := s.c.Exec(s.Context(), api.Exec{SessionID: r.SessionID, Argv: []string{"/bin/probe", "content", masked}})
 		s.want("a masked file", printed(settled(s.T, x, err)), "empty", "ENOENT", "EACCES", "EPERM")
 		s.close(r.SessionID)
-	}
+		return true
+	})
 	for trap, before := range traps {
 		if after := listing(s, trap); after != before {
 			s.Errorf("%s held %s, and holds %s", trap, before, after)
@@ -479,9 +477,7 @@ var settings = []string{"self/comm", "self/oom_score_adj", "self/attr/exec", "se
 func targetSwap(s *siege) {
 	work, trap := s.onTheWay()
 	stop := s.flip(filepath.Join(work, "a"), trap)
-	n := rounds(s.T)
-	opened := 0
-	for range n {
+	n, opened := s.repeat(func() bool {
 		before := hostMounts(s)
 		r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{
 			Mounts: []api.Mount{{HostPath: work, GuestPath: "/work", Mode: "rw"}, {HostPath: s.probes, GuestPath: "/work/a/b", Mode: "ro"}},
@@ -490,7 +486,6 @@ func targetSwap(s *siege) {
 			s.Fatal(err)
 		}
 		if r.Outcome == api.OutcomeOK {
-			opened++
 			if !lies(r.Payload.Open.Enforced.Mounts, "/work/a/b") {
 				s.Errorf("mounts: %q", r.Payload.Open.Enforced.Mounts)
 			}
@@ -501,7 +496,8 @@ func targetSwap(s *siege) {
 		if after := hostMounts(s); after != before {
 			s.Fatalf("mounts of the host: %s\nbefore: %s", after, before)
 		}
-	}
+		return r.Outcome == api.OutcomeOK
+	})
 	swaps := stop()
 	s.Logf("%d sessions opened of %d, %d exchanges", opened, n, swaps)
 	if opened == 0 || opened == n {
@@ -546,9 +542,7 @@ func hostMounts(s *siege) string {
 func sourceSwap(s *siege) {
 	work, _ := s.sources()
 	stop := s.flip(work, "/etc")
-	n := rounds(s.T)
-	opened := 0
-	for range n {
+	n, opened := s.repeat(func() bool {
 		r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{
 			Mounts: []api.Mount{{HostPath: s.probes, GuestPath: "/mnt/probe", Mode: "ro"}, {HostPath: work, GuestPath: "/work", Mode: "ro"}},
 		}}})
@@ -556,13 +550,13 @@ func sourceSwap(s *siege) {
 			s.Fatal(err)
 		}
 		if r.Outcome != api.OutcomeOK {
-			continue
+			return false
 		}
-		opened++
 		s.want("what was mounted", s.probe(r.SessionID, "read", "/work/ours"), "ok")
 		s.want("the host's /etc", s.probe(r.SessionID, "read", "/work/passwd"), "ENOENT")
 		s.close(r.SessionID)
-	}
+		return true
+	})
 	s.Logf("%d sessions opened of %d, %d exchanges", opened, n, stop())
 }
 

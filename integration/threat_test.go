@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -204,6 +205,27 @@ func (s *siege) alone(script string, args ...string) string {
 		s.Errorf("control: %v: %s", err, out)
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// repeat makes an attempt as often as races are run, a few at a time: what flips meets each of them. It says how often, and how often with success.
+func (s *siege) repeat(attempt func() bool) (times, succeeded int) {
+	s.Helper()
+	const abreast = 4
+	times = rounds(s.T)
+	var left, won atomic.Int64
+	left.Store(int64(times))
+	var all sync.WaitGroup
+	for range abreast {
+		all.Go(func() {
+			for left.Add(-1) >= 0 && !s.Failed() {
+				if attempt() {
+					won.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return times, int(won.Load())
 }
 
 // race repeats what has to succeed once in a while.
