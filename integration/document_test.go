@@ -623,7 +623,9 @@ printf '#!/bin/sh\necho done >> report\n' > agent && chmod +x agent
 examples 2
 [ -e src/made.go ] && [ ! -e other ] && [ -e report ]`},
 	{name: "policies/README.md", script: `
-examples 10
+examples 6
+by rego/workbench/compare_test.go
+examples 3
 cd mine
 example >signal/servers.rego
 stockade policy check .`},
