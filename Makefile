@@ -9,10 +9,15 @@ PREFIX  ?= /usr/local
 ROUNDS  ?= 100000
 ATTACKS ?= 10000
 
+# Tests are compiled as the commands are, so that nothing is compiled twice: without cgo, but for what links libseccomp.
+PURE    := GOFLAGS="$(GOFLAGS) -trimpath" CGO_ENABLED=0
+WITHCGO := GOFLAGS="$(GOFLAGS) -trimpath" CGO_ENABLED=1
+CGO     := ./cmd/stockade-run ./sandbox/runc ./sandbox/seccomp
+
 # The packages that have tests which let themselves be killed.
 CRASHING := ./internal/journal ./internal/spool ./supervisor
 
-.PHONY: run build failpoints test unit integration test-v2 test-race soak policy vet check bench fuzz setup clean install uninstall deb generated test-install
+.PHONY: run build failpoints test unit unit-pure unit-cgo integration test-v2 test-race soak policy vet check bench fuzz setup clean install uninstall deb generated test-install
 
 run: build                     ## the demonstration: a hermetic build, two refusals, the proof
 	bash scripts/delegated bash scripts/demo
@@ -29,12 +34,18 @@ test: vet unit policy integration  ## everything, in less than twelve minutes on
 	@bash scripts/test-v2 --rows
 
 unit: setup                    ## what needs no binaries
-	bash scripts/delegated $(GO) test -count=1 -p 3 $$($(GO) list ./... | grep -v /integration)
-	$(GO) test -count=1 -tags failpoint -run Failpoint $(CRASHING)
+	$(MAKE) -j2 --no-print-directory unit-pure unit-cgo
+	$(PURE) $(GO) test -vet=off -count=1 -tags failpoint -run Failpoint $(CRASHING)
+
+unit-pure:
+	$(PURE) bash scripts/delegated $(GO) test -vet=off -count=1 -p 2 $$($(GO) list ./... | grep -vxF "$$($(GO) list $(CGO))" | grep -v /integration)
+
+unit-cgo:
+	$(WITHCGO) bash scripts/delegated $(GO) test -vet=off -count=1 -p 1 $(CGO)
 
 integration: generated failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
 	bash scripts/setup tests || true # without node, some tests say that they are skipped
-	STOCKADE_BIN=$(CURDIR)/$(BIN) STOCKADE_GENERATED=$(CURDIR)/build/generated bash scripts/delegated $(GO) test -count=1 -timeout 12m ./integration/...
+	STOCKADE_BIN=$(CURDIR)/$(BIN) STOCKADE_GENERATED=$(CURDIR)/build/generated $(PURE) bash scripts/delegated $(GO) test -vet=off -count=1 -timeout 20m ./integration/...
 
 test-v2:                       ## the isolation tests in a virtual machine, Debian 12 as it is; KERNELS='6.12 6.1-nolandlock' are its newest kernel, and none of its Landlock
 	bash scripts/test-v2 $(KERNELS)
@@ -57,7 +68,8 @@ policy: build                  ## the shipped Rego library, checked and tested b
 
 vet: setup                     ## format, and what the compiler's own tool finds
 	test -z "$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go') | tee /dev/stderr)"
-	$(GO) vet ./...
+	$(PURE) $(GO) vet $$($(GO) list ./... | grep -vxF "$$($(GO) list $(CGO))")
+	$(WITHCGO) $(GO) vet $(CGO)
 
 check: vet                     ## and what staticcheck finds; it is fetched, so it is no part of test
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...

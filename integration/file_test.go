@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/stockade-dev/stockade/policies"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/client"
 )
@@ -597,7 +598,7 @@ func TestFileThreats(t *testing.T) {
 		}
 	})
 	t.Run("T144 what programs outside would run", func(t *testing.T) {
-		shipped, err := os.ReadFile("../policies/profiles/workspace/data.json")
+		shipped, err := policies.FS.ReadFile("profiles/workspace/data.json")
 		if err != nil {
 			t.Fatal(err)
 		}
