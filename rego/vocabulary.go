@@ -163,7 +163,7 @@ func pathsBelow(_ topdown.BuiltinContext, args []*ast.Term, result yield) error 
 	err = each(args[0].Value, 1, func(t *ast.Term, path string) {
 		for _, dir := range dirs {
 			rest, ok := strings.CutPrefix(path, dir)
-			if ok && (rest == "" && dir != "" || strings.HasPrefix(rest, "/")) && !climbs(path) {
+			if ok && (rest == "" && dir != "" && !strings.HasSuffix(dir, "/") || strings.HasPrefix(rest, "/")) && !climbs(path) {
 				kept = append(kept, t)
 				return
 			}

@@ -63,6 +63,8 @@ func TestVocabulary(t *testing.T) {
 		{`stockade.below(["/", "/a", "a", ""], ["/"])`, `["/","/a"]`},
 		{`stockade.below(["/a/../b", "/a/..", "/a/..b", "/a/b..", "/a/./b"], ["/a/"])`, `["/a/..b","/a/./b","/a/b.."]`},
 		{`stockade.below({"/a"}, set())`, `[]`},
+		{`stockade.below(["/", "//", "/a", "//a"], ["//"])`, `["//","//a"]`},
+		{`stockade.below(["/a", "/a/", "/a//", "/a//b"], ["/a//"])`, `["/a//","/a//b"]`},
 
 		{`stockade.capped({"a": 3, "b": 1, "c": 5}, {"a": 2, "b": 2, "d": 0})`, `{"a":2,"b":1,"c":5}`},
 		{`stockade.capped({"a": 9007199254740993}, {"a": 9007199254740992})`, `{"a":9007199254740992}`}, // exactly
