@@ -38,7 +38,7 @@ unit: setup                    ## what needs no binaries
 	$(PURE) $(GO) test -vet=off -count=1 -tags failpoint -run Failpoint $(CRASHING)
 
 unit-pure:
-	$(PURE) bash scripts/delegated $(GO) test -vet=off -count=1 -p 2 $$($(GO) list ./... | grep -vxF "$$($(GO) list $(CGO))" | grep -v /integration)
+	$(PURE) bash scripts/delegated $(GO) test -vet=off -count=1 -p 3 $$($(GO) list ./... | grep -vxF "$$($(GO) list $(CGO))" | grep -v /integration)
 
 unit-cgo:
 	$(WITHCGO) bash scripts/delegated $(GO) test -vet=off -count=1 -p 1 $(CGO)

@@ -232,7 +232,7 @@ func victim(dir string) {
 	tools, err := Open(Config{Root: root, Workdir: "/work", hook: func(string) error {
 		if count++; count == n {
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {}
+			time.Sleep(time.Hour)
 		}
 		return nil
 	}})

@@ -419,5 +419,5 @@ func appendForever(dir string) {
 			}
 		}()
 	}
-	select {}
+	time.Sleep(time.Hour)
 }

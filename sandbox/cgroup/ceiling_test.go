@@ -43,7 +43,8 @@ func spin() error {
 			}
 		}()
 	}
-	select {}
+	time.Sleep(time.Hour)
+	return nil
 }
 
 // stand has a process for init in a session's groups, as the runner does, so that every

@@ -111,7 +111,7 @@ func many() {
 			runtime.LockOSThread()
 			listen()
 			done <- true
-			select {}
+			time.Sleep(time.Hour)
 		}()
 	}
 	for range threads {
