@@ -30,7 +30,7 @@ failpoints: setup              ## the five commands again, which the tests can k
 	CGO_ENABLED=0 $(GO) build -trimpath -tags failpoint -o $(BIN)/failpoint/ ./cmd/stockade ./cmd/stockaded ./cmd/stockade-init ./cmd/stockade-relay
 	CGO_ENABLED=1 $(GO) build -trimpath -tags failpoint -o $(BIN)/failpoint/ ./cmd/stockade-run
 
-test: vet unit policy integration  ## everything, in less than twelve minutes on two cores; what it leaves to test-v2 it says
+test: vet unit policy integration  ## everything, in twelve minutes on two quick cores (twenty where they are shared); what it leaves to test-v2 it says
 	@bash scripts/test-v2 --rows
 
 unit: setup                    ## what needs no binaries
