@@ -13,6 +13,7 @@ ATTACKS ?= 10000
 PURE    := GOFLAGS="$(GOFLAGS) -trimpath" CGO_ENABLED=0
 WITHCGO := GOFLAGS="$(GOFLAGS) -trimpath" CGO_ENABLED=1
 CGO     := ./cmd/stockade-run ./sandbox/runc ./sandbox/seccomp
+OTHERS   = $(GO) list ./... | grep -vxF "$$($(GO) list $(CGO))"
 
 # The packages that have tests which let themselves be killed.
 CRASHING := ./internal/journal ./internal/spool ./supervisor
@@ -38,7 +39,7 @@ unit: setup                    ## what needs no binaries
 	$(PURE) $(GO) test -vet=off -count=1 -tags failpoint -run Failpoint $(CRASHING)
 
 unit-pure:
-	$(PURE) bash scripts/delegated $(GO) test -vet=off -count=1 -p 3 $$($(GO) list ./... | grep -vxF "$$($(GO) list $(CGO))" | grep -v /integration)
+	$(PURE) bash scripts/delegated $(GO) test -vet=off -count=1 -p 3 $$($(OTHERS) | grep -v /integration)
 
 unit-cgo:
 	$(WITHCGO) bash scripts/delegated $(GO) test -vet=off -count=1 -p 1 $(CGO)
@@ -68,7 +69,7 @@ policy: build                  ## the shipped Rego library, checked and tested b
 
 vet: setup                     ## format, and what the compiler's own tool finds
 	test -z "$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go') | tee /dev/stderr)"
-	$(PURE) $(GO) vet $$($(GO) list ./... | grep -vxF "$$($(GO) list $(CGO))")
+	$(PURE) $(GO) vet $$($(OTHERS))
 	$(WITHCGO) $(GO) vet $(CGO)
 
 check: vet                     ## and what staticcheck finds; it is fetched, so it is no part of test

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/stockade-dev/stockade/internal/testbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -466,11 +465,7 @@ func unified(t *testing.T) string {
 
 // leaf is the group in the v2 hierarchy of a session's init.
 func leaf(t *testing.T, open *api.Receipt) string {
-	init, err := testbox.Init(open.Payload.Open.Enforced.Namespaces["pid"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", init))
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", initOf(t, open)))
 	if err != nil {
 		t.Fatal(err)
 	}

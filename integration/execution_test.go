@@ -25,6 +25,16 @@ func opened(t *testing.T, c *client.Client, change func(*api.SessionOpen)) *api.
 	return settled(t, r, err)
 }
 
+// initOf is a session's init, as the host numbers it.
+func initOf(t *testing.T, open *api.Receipt) int {
+	t.Helper()
+	pid, err := testbox.Init(open.Payload.Open.Enforced.Namespaces["pid"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
 // shell runs a script in a session; it is for the caller to judge how it ended.
 func shell(t *testing.T, c *client.Client, session, script string) *api.Receipt {
 	t.Helper()
@@ -190,10 +200,7 @@ func TestForkBomb(t *testing.T) {
 	c := start(t).Client()
 	open := opened(t, c, func(o *api.SessionOpen) { o.Limits = api.Limits{PIDs: 64, CPUMillis: 500} })
 	bombed, other := open.SessionID, opened(t, c, nil).SessionID
-	init, err := testbox.Init(open.Payload.Open.Enforced.Namespaces["pid"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	init := initOf(t, open)
 	ended := make(chan *api.Receipt, 1)
 	go func() {
 		r, _ := c.Exec(t.Context(), api.Exec{

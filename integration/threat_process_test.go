@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stockade-dev/stockade/internal/testbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
 
@@ -39,10 +38,7 @@ func killAll(s *siege) {
 	other := opened(s.T, s.c, nil)
 	begin := s.d.PID()
 	s.want("what became of his own", shellAnswer(s, session, killing), "137")
-	init, err := testbox.Init(other.Payload.Open.Enforced.Namespaces["pid"])
-	if err != nil {
-		s.Fatal(err)
-	}
+	init := initOf(s.T, other)
 	for _, way := range senders {
 		for _, pid := range []int{s.d.PID(), s.d.Runner(), init} {
 			s.want(fmt.Sprint(way, " to ", pid), s.probe(session, "aim", way, strconv.Itoa(pid)), "ESRCH")

@@ -114,9 +114,7 @@ func inheritedDescriptors(s *siege) {
 	for range others {
 		opened(s.T, s.c, nil)
 	}
-	open := opened(s.T, s.c, func(o *api.SessionOpen) {
-		o.Target.Local.Mounts = []api.Mount{{HostPath: s.probes, GuestPath: "/mnt/probe", Mode: "ro"}}
-	})
+	open := s.opened(nil)
 	session := open.SessionID
 	s.want("descriptors of a command", s.probe(session, "descriptors"), "0 1 2")
 	s.want("descriptors of init", s.probe(session, "readlink", "/proc/1/fd/0"), "EACCES", "EPERM")
@@ -138,11 +136,7 @@ func inheritedDescriptors(s *siege) {
 // ofInit reads what init has open, from the host.
 func (s *siege) ofInit(open *api.Receipt) {
 	s.Helper()
-	init, err := testbox.Init(open.Payload.Open.Enforced.Namespaces["pid"])
-	if err != nil {
-		s.Fatal(err)
-	}
-	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", init))
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", initOf(s.T, open)))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -716,11 +710,7 @@ func bornOutside(s *siege) {
 // devices: whoever is in the groups of a session opens what the list has and nothing else, also as root of the host, and each
 // hierarchy refuses by itself.
 func devices(s *siege) {
-	init, err := testbox.Init(opened(s.T, s.c, nil).Payload.Open.Enforced.Namespaces["pid"])
-	if err != nil {
-		s.Fatal(err)
-	}
-	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", init))
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", initOf(s.T, opened(s.T, s.c, nil))))
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -171,12 +171,17 @@ func (s *siege) many(some, all int) int {
 // session opens a session that sees the probe.
 func (s *siege) session(change func(*api.SessionOpen)) string {
 	s.Helper()
+	return s.opened(change).SessionID
+}
+
+func (s *siege) opened(change func(*api.SessionOpen)) *api.Receipt {
+	s.Helper()
 	return opened(s.T, s.c, func(o *api.SessionOpen) {
 		o.Target.Local.Mounts = append(o.Target.Local.Mounts, api.Mount{HostPath: s.probes, GuestPath: "/mnt/probe", Mode: "ro"})
 		if change != nil {
 			change(o)
 		}
-	}).SessionID
+	})
 }
 
 // probe makes an attempt inside.
@@ -228,7 +233,7 @@ func (s *siege) repeat(attempt func() bool) (times, succeeded int) {
 	return times, int(won.Load())
 }
 
-// race repeats what has to succeed once in a while, on a machine that other tests have to themselves for minutes.
+// race repeats what has to succeed once in a while; for minutes, because other tests may have the machine.
 func (s *siege) race(what string, won func() bool) {
 	s.Helper()
 	for n, end := 1, time.Now().Add(5*time.Minute); ; n++ {
