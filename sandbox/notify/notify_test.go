@@ -293,15 +293,16 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%d calls took %v", calls, took)
 	}
 
-	c.begin(1_000_000)
+	c.begin(1_000_000) // which take half an hour, if they are waited for
+	begun = time.Now()
 	time.Sleep(200 * time.Millisecond)
-	if n := judged.Load() - calls; n > burst+rate {
-		t.Errorf("%d calls judged in 200 ms", n)
+	if n, took := judged.Load()-calls, time.Since(begun); n > burst+int64(rate*took.Seconds()) {
+		t.Errorf("%d calls judged in %v", n, took)
 	}
 	killed := time.Now()
 	c.cmd.Process.Kill()
 	c.cmd.Wait()
-	if took := time.Since(killed); took > time.Second {
+	if took := time.Since(killed); took > 30*time.Second {
 		t.Errorf("the flooder died after %v", took)
 	}
 	ended(t, s)
@@ -332,12 +333,12 @@ func processTime(t *testing.T) time.Duration {
 func TestCloseInFlood(t *testing.T) {
 	c := start(t, "caller")
 	s := serve(t, c.listener(), func(Call) unix.Errno { return unix.EPERM })
-	c.begin(5000)
+	c.begin(50_000) // which take 100 s, if they are waited for
 	time.Sleep(300 * time.Millisecond)
 	begun := time.Now()
 	s.Close()
 	answers := c.line()
-	if took := time.Since(begun); took > time.Second || !strings.Contains(answers, "ENOSYS:") {
+	if took := time.Since(begun); took > 5*time.Second || !strings.Contains(answers, "ENOSYS:") {
 		t.Errorf("%s, %v after Close", answers, took)
 	}
 }
