@@ -116,3 +116,37 @@ func TestInstall(t *testing.T) {
 		t.Errorf("left behind: %v %v", left, err)
 	}
 }
+
+// make uninstall of this machine refuses before it has stopped anything: the services go on whatever is in its way.
+func TestUninstallRefuses(t *testing.T) {
+	needRoot(t)
+	fake := t.TempDir()
+	if err := os.WriteFile(filepath.Join(fake, "systemctl"), []byte("#!/bin/sh\necho systemctl \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const held = "; exec 9<"
+	for _, row := range []struct{ name, setup, want string }{
+		{"journal", "mkdir /var/lib/stockade/journal", "/var/lib/stockade has a journal: move it"},
+		{"supervisor", "touch /var/lib/stockade/lock" + held + "/var/lib/stockade/lock; flock 9", "a supervisor uses /var/lib/stockade: end what it runs, and say: systemctl disable --now"},
+		{"runner", "mkdir /run/stockade/main" + held + "/run/stockade/main; flock 9", "a runner uses /run/stockade/main/: end what it runs"},
+		{"none of them", ":", "systemctl disable --now --quiet stockaded.socket stockaded.service stockade-run.service\n"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			cmd := exec.Command("unshare", "--mount", "sh", "-c", `set -e
+for dir in /run /var/lib; do mount -t tmpfs none $dir; done
+mkdir -p /run/systemd/system /run/stockade /var/lib/stockade
+`+row.setup+`
+PATH=$1:$PATH exec bash ../scripts/install uninstall`, "sh", fake)
+			prefix := t.TempDir()
+			if err := errors.Join(os.MkdirAll(filepath.Join(prefix, "share/stockade"), 0o755), os.WriteFile(filepath.Join(prefix, "share/stockade/installed"), nil, 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			cmd.Env = append(os.Environ(), "PREFIX="+prefix)
+			out, err := cmd.CombinedOutput()
+			goes := row.setup == ":"
+			if (err == nil) != goes || !strings.Contains(string(out), row.want) || strings.Contains(string(out), "systemctl disable --now --quiet") != goes {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
