@@ -183,7 +183,8 @@ var rows = []row{
 	{title: "waiting", calls: `poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
 		eventfd eventfd2 pipe pipe2 inotify_init inotify_init1 inotify_add_watch inotify_rm_watch`,
 		verdict: allowed, why: "waiting for descriptors"},
-	{title: "asynchronous I/O", calls: `io_setup io_submit io_getevents io_pgetevents io_cancel io_destroy`, verdict: allowed, profiles: general, why: "the old asynchronous I/O, which databases use"},
+	{title: "asynchronous I/O", calls: `io_setup io_submit io_getevents io_pgetevents io_cancel io_destroy`, verdict: refused, errno: unix.ENOSYS,
+		why: "one session can take all of the host's fs.aio-max-nr, which no namespace or group divides; databases fall back to threads"},
 	{title: "io_uring", calls: `io_uring_setup io_uring_enter io_uring_register`, verdict: refused, errno: unix.ENOSYS,
 		why: "it opens files and sockets past every filter, and is the kernel's busiest source of exploits; libraries fall back on ENOSYS"},
 	{title: "talking", calls: `bind connect listen accept accept4 getsockname getpeername setsockopt getsockopt
