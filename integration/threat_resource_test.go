@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -174,11 +175,52 @@ func memoryBombs(s *siege) {
 func kernelMemories(s *siege) {
 	kernelMemory.held(s)
 	s.want("message queues", s.probe(s.session(nil), "fill-mq", "5"), "EACCES", "EPERM", "ENOSYS")
+	// What the kernel counts by user it counts as the owner's of a user namespace, too: each session has what a user has, and root nothing less.
+	each, users := inotifyShares(s)
+	for range users {
+		session := s.session(func(o *api.SessionOpen) { o.Limits.Files, o.Background = 1024, new(true) })
+		kept := shell(s.T, s.c, session, "/mnt/probe/probe keep-inotify "+each+" >/tmp/kept & until [ -s /tmp/kept ]; do sleep 0.05; done; cat /tmp/kept")
+		s.want("inotify instances of a session", strings.TrimSpace(text(kept.Payload.Exec.Stdout)), "ok")
+	}
+	s.want("inotify instances of the host's", onHost(s, "fill-inotify", "20"), "ok")
+}
+
+// inotifyShares are a part of what a user may have of inotify instances, and how many users of that part have more than one user may.
+func inotifyShares(s *siege) (each string, users int) {
+	s.Helper()
+	content, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	if err != nil {
+		s.Fatal(err)
+	}
+	most, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		s.Fatal(err)
+	}
+	part := min(most*3/4, 900)
+	return strconv.Itoa(part), most/part + 1
 }
 
 func freeKernelMemory(s *siege) {
 	kernelMemory.free(s)
 	s.want("control: message queues", s.outside(apart, "fill-mq", "5"), "ok")
+	// User namespaces with one owner, which is nobody here.
+	each, users := inotifyShares(s)
+	var last string
+	for range users {
+		cmd := exec.CommandContext(s.Context(), "setpriv", "--reuid=64999", "--regid=64999", "--clear-groups", "unshare", "--user", filepath.Join(s.probes, "probe"), "keep-inotify", each)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		if last, err = bufio.NewReader(out).ReadString('\n'); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.want("control: inotify instances of the last of several namespaces", strings.TrimSpace(last), "EMFILE")
 }
 
 // deepTree: what a session leaves on its own file systems goes with them, and until then the file tools answer with a part of it and

@@ -24,9 +24,9 @@ type Enforced struct {
 	Ceilings []CgroupFile      // each ceiling's file in each hierarchy, as read back
 	Devices  string            // what holds the device allow-list: "bpf", or "bpf and devices" where the v1 controller does too
 	Rlimits  map[string]uint64 // of executions: "NOFILE" to its hard limit
-	Filter   string            // sha256:<hex> of the seccomp program that init took
+	Filter   string            // sha256:<hex> of the seccomp program that init was given
 	Landlock int               // ABI whose rights are handled; 0 is no Landlock
-	UserNS   int64             // user.max_user_namespaces inside: 0
+	UserNS   int64             // user.max_user_namespaces inside, as its holder has read it: 0
 	Network  []string          // interfaces, routes and rules of the network namespace, as text, sorted
 	Degraded []string          // layers that this host lacks, and the caller does without
 	Reports  map[string]string // layer to how a refusal of it comes to be told: "notification", "relay", "counter"; "" for one that cannot

@@ -163,6 +163,7 @@ var attempts = map[string]attempt{
 	"fill-sockets":   fillSockets,
 	"fill-epoll":     fillEpoll,
 	"fill-inotify":   fillInotify,
+	"keep-inotify":   keepInotify,
 	"fill-eventfd":   fillEventfd,
 	"fill-mq":        fillMQ,
 	"fill-inodes":    fillInodes,

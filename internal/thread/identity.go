@@ -46,7 +46,7 @@ func assume(c sandbox.Caller) error {
 		return nil
 	}
 	// With it the caller would write into blocks that are reserved for root, and past his quota.
-	if err := effective(func(set uint64) uint64 { return set &^ (1 << unix.CAP_SYS_RESOURCE) }); err != nil {
+	if err := effective(func(set, _ uint64) uint64 { return set &^ (1 << unix.CAP_SYS_RESOURCE) }); err != nil {
 		return fmt.Errorf("give up CAP_SYS_RESOURCE: %w", err)
 	}
 	return nil
@@ -68,27 +68,42 @@ func setgroups(groups []uint32) error {
 // As: for what is ours and not the identity's. What fn opens stays open.
 func Searching(fn func() error) error {
 	var before uint64
-	err := effective(func(set uint64) uint64 { before = set; return set | 1<<unix.CAP_DAC_READ_SEARCH })
+	err := effective(func(set, _ uint64) uint64 { before = set; return set | 1<<unix.CAP_DAC_READ_SEARCH })
 	if err != nil {
 		return fmt.Errorf("raise CAP_DAC_READ_SEARCH: %w", err)
 	}
 	defer func() {
-		if err := effective(func(uint64) uint64 { return before }); err != nil {
+		if err := effective(func(_, _ uint64) uint64 { return before }); err != nil {
 			panic(fmt.Sprintf("bug: a capability cannot be given up: %v", err))
 		}
 	}()
 	return fn()
 }
 
+// Owning calls fn as uid, with every capability that the process may have: user namespaces that are made there are owned by uid, and
+// what is counted in them is counted as that user's outside. A process that is started there has uid for its real and effective one.
+func Owning(uid uint32, fn func() error) error {
+	return apart(func() error {
+		// Saved, 0 keeps the permitted capabilities.
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), 0); errno != 0 {
+			return fmt.Errorf("become uid %d: %w", uid, errno)
+		}
+		if err := effective(func(_, permitted uint64) uint64 { return permitted }); err != nil {
+			return fmt.Errorf("become uid %d: %w", uid, err)
+		}
+		return nil
+	}, fn)
+}
+
 // effective changes the effective capabilities of the calling thread.
-func effective(change func(uint64) uint64) error {
+func effective(change func(now, permitted uint64) uint64) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return err
 	}
 	set := uint64(data[1].Effective)<<32 | uint64(data[0].Effective)
-	now := change(set)
+	now := change(set, uint64(data[1].Permitted)<<32|uint64(data[0].Permitted))
 	if now == set {
 		return nil
 	}

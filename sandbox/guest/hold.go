@@ -2,9 +2,10 @@ package guest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,10 +16,10 @@ import (
 // A holder is the first process of a session's user namespace, and holds it, and later
 // the cgroup namespace, until somebody has opened them. It is started in a new user
 // namespace, in which it has CAP_SYS_ADMIN and CAP_SYS_RESOURCE, and with its end of a
-// Pair as descriptor 3. One byte each:
+// Pair as descriptor 3. One byte each, and what stands beside it:
 //
 //	runner                                holder
-//	  │◀──────────────────────────────── u ─┤  no user namespace can be made in this one
+//	  │◀──────────────────────────────── u ─┤  no user namespace can be made in this one; the limit, as it was read
 //	  │  c                                  │  the holder is in the session's groups
 //	  ├────────────────────────────────────▶│  unshare: they are the root of its cgroup namespace
 //	  │◀──────────────────────────────── c ─┤
@@ -39,10 +40,11 @@ const maxUserNamespaces = "/proc/sys/user/max_user_namespaces"
 // Hold is the holder's life, and returns its exit status. The caller has locked the main
 // goroutine to the main thread, whose namespaces are what /proc/PID/ns shows.
 func Hold() int {
-	if err := closeUserNamespaces(); err != nil {
+	limit, err := closeUserNamespaces()
+	if err != nil {
 		return holdFailed(maxUserNamespaces, err)
 	}
-	if err := packet.Send(socketFD, []byte{holdUser}); err != nil {
+	if err := packet.Send(socketFD, append([]byte{holdUser}, limit...)); err != nil {
 		return 1
 	}
 	buf := new(packet.Buffer)
@@ -62,16 +64,13 @@ func Hold() int {
 }
 
 // closeUserNamespaces lets nobody make a user namespace below this one: seccomp cannot
-// see the flags of clone3.
-func closeUserNamespaces() error {
+// see the flags of clone3. It returns what the limit then is.
+func closeUserNamespaces() (limit string, err error) {
 	if err := os.WriteFile(maxUserNamespaces, []byte("0\n"), 0); err != nil {
-		return err
+		return "", err
 	}
 	got, err := os.ReadFile(maxUserNamespaces)
-	if err == nil && string(got) != "0\n" {
-		err = errors.New("is still " + string(got))
-	}
-	return err
+	return strings.TrimSpace(string(got)), err
 }
 
 func holdFailed(op string, err error) int {
@@ -95,34 +94,42 @@ func NewHolder(ours *os.File) (*Holder, error) {
 	return &Holder{ours, socket}, nil
 }
 
-// User waits until the user namespace stands and can have no other below it.
-func (h *Holder) User(ctx context.Context) error { return h.expect(ctx, holdUser) }
+// User waits until the user namespace stands, and returns how many others can be made in it.
+func (h *Holder) User(ctx context.Context) (below int64, err error) {
+	limit, err := h.expect(ctx, holdUser)
+	if err == nil {
+		below, err = strconv.ParseInt(limit, 10, 64)
+	}
+	return below, err
+}
 
 // Cgroup makes the groups that the holder is in the root of its new cgroup namespace.
 func (h *Holder) Cgroup(ctx context.Context) error {
 	if err := h.socket.Send([]byte{holdCgroup}); err != nil {
 		return fmt.Errorf("hold: %w", err)
 	}
-	return h.expect(ctx, holdCgroup)
+	_, err := h.expect(ctx, holdCgroup)
+	return err
 }
 
 // Close ends the holder. Namespaces that something else refers to live on.
 func (h *Holder) Close() error { return h.socket.Close() }
 
-func (h *Holder) expect(ctx context.Context, want byte) error {
+// expect waits for a byte, and returns what stands beside it.
+func (h *Holder) expect(ctx context.Context, want byte) (string, error) {
 	stop := context.AfterFunc(ctx, func() { _ = h.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	msg, fds, err := h.socket.Receive()
 	packet.CloseAll(fds)
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return "", ctx.Err()
 	case err != nil:
-		return fmt.Errorf("hold: %w", err)
-	case len(msg) == 1 && msg[0] == want:
-		return nil
+		return "", fmt.Errorf("hold: %w", err)
+	case len(msg) > 0 && msg[0] == want:
+		return string(msg[1:]), nil
 	case len(msg) > 0 && msg[0] == holdError:
-		return fmt.Errorf("hold: %s", msg[1:])
+		return "", fmt.Errorf("hold: %s", msg[1:])
 	}
-	return fmt.Errorf("hold: unexpected answer %q", msg)
+	return "", fmt.Errorf("hold: unexpected answer %q", msg)
 }

@@ -39,8 +39,8 @@ func TestHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.User(t.Context()); err != nil {
-		t.Fatal(err)
+	if below, err := h.User(t.Context()); below != 0 || err != nil {
+		t.Fatal(below, err)
 	}
 	pid := cmd.Process.Pid
 	before := cgroupNamespace(t, pid)

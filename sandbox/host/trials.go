@@ -30,8 +30,9 @@ var needed = []struct {
 	{"CAP_SETGID", unix.CAP_SETGID}, // the caller's identity, and id maps
 	{"CAP_SETUID", unix.CAP_SETUID},
 	{"CAP_SETPCAP", unix.CAP_SETPCAP},
-	{"CAP_SETFCAP", unix.CAP_SETFCAP},     // root in the map of a user namespace (5.12)
-	{"CAP_NET_ADMIN", unix.CAP_NET_ADMIN}, // loopback up
+	{"CAP_SETFCAP", unix.CAP_SETFCAP},                   // root in the map of a user namespace (5.12)
+	{"CAP_NET_ADMIN", unix.CAP_NET_ADMIN},               // loopback up
+	{"CAP_NET_BIND_SERVICE", unix.CAP_NET_BIND_SERVICE}, // the relay's ports
 	{"CAP_SYS_CHROOT", unix.CAP_SYS_CHROOT},
 	{"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE}, // /proc/PID/ns of a process in another user namespace
 	{"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN},

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/guest"
@@ -25,6 +26,7 @@ type proof struct {
 	config   *specs.Spec // that libcontainer was given
 	attached []attachment
 	setup    guest.Setup
+	below    int64            // user namespaces that can be made in the session's, as its holder has read it: nobody else can
 	landlock int              // ABI that init says it has taken
 	degraded []string         // layers that need not be there
 	dir      string           // of init, in /proc
@@ -126,7 +128,36 @@ func (p *proof) clocks() error {
 // ids are those of the session's range, all of them and no other.
 func (p *proof) ids() error {
 	want := fmt.Sprintf("0 %d %d", p.session.base, sandbox.IDs)
-	return errors.Join(p.expect("uid_map", want), p.expect("gid_map", want), p.expect("setgroups", "allow"))
+	return errors.Join(p.expect("uid_map", want), p.expect("gid_map", want), p.expect("setgroups", "allow"), p.owned(), p.closed())
+}
+
+// nsGetOwnerUID is NS_GET_OWNER_UID of linux/nsfs.h.
+const nsGetOwnerUID = 0xb704
+
+// owned: the user namespace is not root's, as whose its inotify instances, signals and message queues would count.
+func (p *proof) owned() error {
+	f, err := os.Open(p.dir + "/ns/user")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	uid, err := unix.IoctlGetUint32(int(f.Fd()), nsGetOwnerUID)
+	if err != nil {
+		return fmt.Errorf("owner of the user namespace: %w", err)
+	}
+	if got := p.forged("owner", fmt.Sprint(uid)); got != fmt.Sprint(p.session.base) {
+		return fmt.Errorf("uid %s owns the user namespace, not %d", got, p.session.base)
+	}
+	return nil
+}
+
+// closed: nobody makes a user namespace in the session's.
+func (p *proof) closed() error {
+	p.e.UserNS = p.below
+	if got := p.forged("below", fmt.Sprint(p.below)); got != "0" {
+		return fmt.Errorf("max_user_namespaces is %s", got)
+	}
+	return nil
 }
 
 // expect compares a file's words.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/thread"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
@@ -71,6 +72,8 @@ func TestForged(t *testing.T) {
 		{"uid_map", "65536", "65537", "uid_map"},
 		{"gid_map", "0 +", "1 ", "gid_map"},
 		{"setgroups", "allow", "deny", "setgroups"},
+		{"owner", ".*", "0", "uid 0 owns the user namespace"},
+		{"below", "0", "1", "max_user_namespaces is 1"},
 		{"limits", "(core file size +)1", "${1}0", "core file size"},
 		{"limits", "(Max locked memory +)[0-9]+", "${1}unlimited", "locked memory"},
 		{"limits", "(Max open files +[0-9]+ +)256", "${1}257", "open files"},
@@ -209,7 +212,10 @@ func TestMeddled(t *testing.T) {
 			return os.WriteFile(o.session.groups.Paths()[""]+"/x/"+leaf.Name()+"/cgroup.procs", []byte(fmt.Sprint(o.session.box.pid)), 0)
 		}},
 		{"a lower limit", "setup", "open files", func(o *opening) error {
-			return unix.Prlimit(o.session.box.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 100, Max: 100}, nil)
+			// The owner of the user namespace may; root without CAP_SYS_RESOURCE may not.
+			return thread.Owning(o.session.base, func() error {
+				return unix.Prlimit(o.session.box.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 100, Max: 100}, nil)
+			})
 		}},
 		{"no filter", "release", "of thread", func(o *opening) error {
 			o.filter = nil

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/cleanup"
+	"github.com/stockade-dev/stockade/internal/thread"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/guest"
@@ -19,6 +20,7 @@ import (
 // namespaces are those that exist before init does.
 type namespaces struct {
 	user, cgroup *os.File
+	below        int64 // user namespaces that can be made in user, as its holder has read it
 }
 
 func (n *namespaces) close() {
@@ -28,6 +30,9 @@ func (n *namespaces) close() {
 
 // makeNamespaces makes the session's user and cgroup namespaces, by means of a process that
 // holds them until they are open, and is gone when it returns. The receiver closes them.
+//
+// The user namespace is owned by the session's own first id: the kernel counts inotify instances and watches, pending signals, message queues
+// and processes of a namespace as its owner's, too, and root's would be used up by one session for all others and for the host.
 func (r *Runner) makeNamespaces(ctx context.Context, base uint32, groups *cgroup.Session) (_ *namespaces, err error) {
 	ours, theirs, err := guest.Pair()
 	if err != nil {
@@ -46,12 +51,12 @@ func (r *Runner) makeNamespaces(ctx context.Context, base uint32, groups *cgroup
 		ExtraFiles: []*os.File{theirs},
 		SysProcAttr: &syscall.SysProcAttr{
 			Cloneflags: syscall.CLONE_NEWUSER,
-			// Its own id means nothing in there, so that execve would take away what it needs:
+			// Its own id means nothing in there until it is mapped, so that execve would take away what it needs:
 			// CAP_SYS_RESOURCE for the ceiling, CAP_SYS_ADMIN for the cgroup namespace.
 			AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_RESOURCE},
 		},
 	}
-	err = cmd.Start()
+	err = thread.Owning(base, cmd.Start)
 	theirs.Close()
 	if err != nil {
 		holder.Close()
@@ -67,7 +72,8 @@ func (r *Runner) makeNamespaces(ctx context.Context, base uint32, groups *cgroup
 	if err := mapIDs(cmd.Process.Pid, owners{mapping(0, base, sandbox.IDs), mapping(0, base, sandbox.IDs)}); err != nil {
 		return nil, err
 	}
-	if err := holder.User(ctx); err != nil {
+	n := new(namespaces)
+	if n.below, err = holder.User(ctx); err != nil {
 		return nil, err
 	}
 	if err := groups.JoinRoot(cmd.Process.Pid); err != nil {
@@ -79,7 +85,6 @@ func (r *Runner) makeNamespaces(ctx context.Context, base uint32, groups *cgroup
 
 	var undo cleanup.Stack
 	defer undo.Run()
-	n := new(namespaces)
 	for _, ns := range []struct {
 		name string
 		file **os.File

@@ -342,7 +342,7 @@ func writable(attached []attachment) (paths []string) {
 
 // evidence comes when everything stands: nobody is told "ready" before the kernel has confirmed it.
 func (o *opening) evidence() (err error) {
-	p := proof{session: o.session, config: o.config, attached: o.files.attach, setup: o.become, landlock: o.landlock, degraded: o.degraded, forge: o.r.forge}
+	p := proof{session: o.session, config: o.config, attached: o.files.attach, setup: o.become, below: o.slot.namespaces.below, landlock: o.landlock, degraded: o.degraded, forge: o.r.forge}
 	if o.enforced, err = p.run(); err != nil {
 		return err
 	}

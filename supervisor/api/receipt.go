@@ -130,13 +130,13 @@ type Enforced struct {
 	Ceilings []CgroupFile      `json:"ceilings,omitempty"`       // each ceiling's file in each hierarchy
 	Devices  string            `json:"devices,omitempty"`        // what holds the device allow-list: "bpf", or "bpf and devices"
 	Rlimits  map[string]uint64 `json:"rlimits,omitempty"`        // hard limits of executions: "NOFILE", …
-	Filter   string            `json:"seccomp_filter,omitempty"` // sha256:<hex> of the program
+	Filter   string            `json:"seccomp_filter,omitempty"` // sha256:<hex> of the program that init was given; Seccomp says that one is in force
 	Landlock int               `json:"landlock_abi"`             // whose rights are handled; 0 = no Landlock
-	UserNS   int64             `json:"max_user_namespaces"`
-	Network  []string          `json:"network,omitempty"`  // interfaces, routes and rules, as text
-	Degraded []string          `json:"degraded,omitempty"` // layers that the host lacks and the caller does without
-	Reports  map[string]string `json:"reports,omitempty"`  // layer to how its refusals come to be told; "" when they do not
-	Canaries []Canary          `json:"canaries,omitempty"` // of verify
+	UserNS   int64             `json:"max_user_namespaces"`      // that can be made in the session's
+	Network  []string          `json:"network,omitempty"`        // interfaces, routes and rules, as text
+	Degraded []string          `json:"degraded,omitempty"`       // layers that the host lacks and the caller does without
+	Reports  map[string]string `json:"reports,omitempty"`        // layer to how its refusals come to be told; "" when they do not
+	Canaries []Canary          `json:"canaries,omitempty"`       // of verify
 }
 
 // Silent returns the layers that cannot say what they refuse, in order.
