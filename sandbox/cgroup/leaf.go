@@ -297,7 +297,7 @@ func (l *Leaf) FD() *os.File { return l.fd }
 // Kill kills every process in the leaf, those that fork meanwhile included.
 func (l *Leaf) Kill() error { return l.session.kill(l.group) }
 
-// Wait returns when the leaf has no process any more, or with ctx.
+// Wait returns nil when the leaf has no process any more, and else with ctx.
 func (l *Leaf) Wait(ctx context.Context) error { return l.session.tree.watch.empty(ctx, l.group) }
 
 // Empty reports whether the leaf has no process now.

@@ -326,7 +326,7 @@ func (s *Session) kill(g group) error {
 	return nil
 }
 
-// Wait returns when the session has no process any more, or with ctx.
+// Wait returns nil when the session has no process any more, and else with ctx.
 func (s *Session) Wait(ctx context.Context) error { return s.tree.watch.empty(ctx, s.unified) }
 
 // Remove takes the session's groups away in every hierarchy. A dying process holds a group

@@ -74,37 +74,34 @@ func (w *watcher) read() {
 	}
 }
 
-// empty returns when no process is in the group or below it any more.
+// empty returns when no process is in the group or below it any more, or with ctx. That it cannot be looked at, or not be
+// watched, does not make it empty: who is in it goes on all the same, and it is looked at again.
 func (w *watcher) empty(ctx context.Context, g group) error {
-	if empty, err := g.empty(); empty || err != nil { // the common case: nothing outlived the command
-		return err
+	if empty, _ := g.empty(); empty { // the common case: nothing outlived the command
+		return nil
 	}
 	woken, leave, err := w.join(g.file("cgroup.events"))
-	if err != nil {
-		if gone(err) {
-			return nil
-		}
-		return fmt.Errorf("watch cgroup %s: %w", g.dir(), err)
+	if err != nil { // gone, or no watches left
+		leave = func() {}
 	}
 	defer leave()
 
 	// The kernel holds a second notice back for 10 ms. What has just been killed is gone
-	// sooner than that: look, ever less often, as long as a notice may be held back.
-	pause := 100 * time.Microsecond
-	look := time.NewTimer(pause)
-	defer look.Stop()
-	for {
-		if empty, err := g.empty(); empty || err != nil {
-			return err
+	// sooner than that: look, ever less often, as long as a notice may be held back, and for good where none comes.
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, longest) {
+		empty, err := g.empty()
+		if empty {
+			return nil
+		}
+		var look <-chan time.Time
+		if pause < 20*time.Millisecond || woken == nil || err != nil {
+			look = time.After(pause)
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return errors.Join(ctx.Err(), err)
 		case <-woken:
-		case <-look.C:
-			if pause *= 2; pause < 20*time.Millisecond {
-				look.Reset(pause)
-			}
+		case <-look:
 		}
 	}
 }

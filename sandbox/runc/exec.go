@@ -302,7 +302,7 @@ func (x *execution) leave() {
 	x.session.mu.Lock()
 	x.told = true
 	x.session.mu.Unlock()
-	_ = x.leaf.Wait(context.Background())
+	_ = x.leaf.Wait(context.Background()) // without an end it returns for no other reason
 	if x.clock != nil {
 		x.clock.Stop()
 	}
