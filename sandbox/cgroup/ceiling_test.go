@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -482,6 +483,43 @@ func TestPlaceOneAlone(t *testing.T) {
 	}
 }
 
+// R053: the number of a parked process that has been killed meanwhile is somebody else's by now, for all we know: who is not in the
+// leaf is not moved to its groups.
+func TestPlaceNobodyElse(t *testing.T) {
+	tree := open(t)
+	s := create(t, tree, "s1", limits)
+	stand(t, s)
+	leaf, err := s.LeafWith(sandbox.ExecLimits{MemoryBytes: 16 << 20, CPUMillis: 100, PIDs: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parked, _ := in(t, s, leaf, "wait")
+	other, _ := start(t, "wait", nil)
+	groups := func() string {
+		data, err := os.ReadFile("/proc/" + strconv.Itoa(other.Process.Pid) + "/cgroup")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	before := groups()
+	for _, killed := range []bool{false, true} {
+		if killed {
+			parked.Process.Kill()
+			parked.Wait()
+		}
+		if err := leaf.Place(other.Process.Pid); err == nil || groups() != before {
+			t.Errorf("killed %t: another is placed: %v, %s", killed, err, groups())
+		}
+		if err := leaf.Place(parked.Process.Pid); (err != nil) != killed {
+			t.Errorf("killed %t: placed: %v", killed, err)
+		}
+	}
+	if err := leaf.Remove(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // R242 T091: groups of executions on v1 go with a session that nobody ended, and what is in them.
 func TestSweepLeaves(t *testing.T) {
 	tree := open(t)
@@ -491,13 +529,14 @@ func TestSweepLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var attr *syscall.SysProcAttr // on v1, in those groups only: one that was being placed
-	if tree.Layout() == "v2" {
-		attr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(leaf.FD().Fd())}
-	}
-	cmd, _ := start(t, "wait", attr)
+	cmd, _ := in(t, s, leaf, "wait")
 	if err := leaf.Place(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
+	}
+	if tree.Layout() != "v2" { // in those groups only
+		if err := put(filepath.Dir(tree.Dir()), cmd.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := tree.Sweep(); err != nil { // open() sees that nothing is left
 		t.Fatal(err)

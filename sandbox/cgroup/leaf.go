@@ -198,7 +198,18 @@ func (l *Leaf) bound(controller string) error {
 // Place puts a parked command under the ceilings of its execution: it is moved to the groups that
 // were made on v1, and the ceiling of pids is raised, which holds for what is born from then on. A
 // ceiling below what there is, the threads of what parks, is no error to the kernel.
+//
+// Pid was read before, and another execution of the same uid may have killed it since: whoever has the number by now would be
+// moved. So it has to be the one process in the leaf, before and after; that it lived in between, and kept its number, a pidfd tells.
 func (l *Leaf) Place(pid int) error {
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fmt.Errorf("parked process %d: %w", pid, err)
+	}
+	defer unix.Close(process)
+	if err := l.alone(pid); err != nil {
+		return err
+	}
 	for c, g := range l.groups {
 		if g.controller == "" {
 			continue
@@ -212,17 +223,28 @@ func (l *Leaf) Place(pid int) error {
 	}
 	// What parks is not believed either: another execution may write to its memory at its start, and have it fork. What was
 	// born before the move is under the session's ceilings only.
-	in, err := members(l.group.dir())
-	if err != nil {
+	if err := l.alone(pid); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(in, func(other int) bool { return other != pid }) {
-		return fmt.Errorf("cgroup %s: holds %v, and not only the parked process %d", l.group.dir(), in, pid)
+	if err := unix.PidfdSendSignal(process, 0, nil, 0); err != nil {
+		return fmt.Errorf("parked process %d: %w", pid, err)
 	}
 	if l.limits.PIDs == 0 {
 		return nil
 	}
 	return l.bound("pids")
+}
+
+// alone makes sure that a process is in the leaf, and no other.
+func (l *Leaf) alone(pid int) error {
+	in, err := members(l.group.dir())
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(in, []int{pid}) {
+		return fmt.Errorf("cgroup %s: holds %v, and not only the parked process %d", l.group.dir(), in, pid)
+	}
+	return nil
 }
 
 // Kept says whether what was released is within the ceiling of pids, which what parks need not be: execve ends its threads. One that
