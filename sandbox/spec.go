@@ -137,7 +137,7 @@ type Limits struct {
 
 	CPUWeight        int64         // 1 to 10,000 as cpu.weight has it; the kernel's default is 100
 	CPUTime          time.Duration // user and system time of all executions together
-	IOBytesPerSecond int64         // read, and written, on each device that a mount of the caller's lies on
+	IOBytesPerSecond int64         // read, and written, on each device that something of the host's lies on: its root, or a mount
 }
 
 // ExecLimits are ceilings of one execution below its session's. Zero is the session's.

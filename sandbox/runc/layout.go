@@ -107,6 +107,7 @@ func (l *layout) mount(r *Runner, spec sandbox.Spec, base uint32, m sandbox.Moun
 		return err
 	}
 	defer f.Close()
+	l.devices = append(l.devices, st.Dev)
 	if shared {
 		if err := writableInside(m.Source.Path, spec.Caller, st.Uid, st.Gid); err != nil {
 			return err
@@ -243,6 +244,7 @@ func (l *layout) entry(at *os.File, name, target string, idmap *os.File) error {
 		}
 		l.links[target] = string(buf[:n])
 	case unix.S_IFDIR, unix.S_IFREG:
+		l.devices = append(l.devices, st.Dev)
 		tree, err := cloneMount(f, true, idmap)
 		if err != nil {
 			return err

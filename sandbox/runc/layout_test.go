@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/cgroup"
 )
 
 // rounds is how many rounds of a race are run.
@@ -53,6 +55,78 @@ func mountedAt(root string) (targets []string, err error) {
 		}
 	}
 	return targets, err
+}
+
+// TestDisks: whatever of the host's is attached counts to the disks that a ceiling of bytes per second is for, the
+// system directories among it; what is in memory does not (T068, R053).
+func TestDisks(t *testing.T) {
+	r := newRunner(t)
+	shared := sharedDir(t)
+	write(t, filepath.Join(shared, "file"), "", 0o644, 0)
+	src := source(t, r, sandbox.Caller{}, shared)
+	memory := mkdir(t, filepath.Join(t.TempDir(), "memory"), 0o755, 0)
+	if err := unix.Mount("tmpfs", memory, "tmpfs", 0, "mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(memory, unix.MNT_DETACH) })
+	host := hostSpec("disks")
+	dir, paths, mounted, inMemory := host, host, host, host
+	dir.Root = sandbox.Root{Kind: sandbox.RootDir, Dir: &src}
+	paths.Root = sandbox.Root{Kind: sandbox.RootPaths, Paths: []sandbox.Source{src}}
+	mounted.Root = sandbox.Root{Kind: sandbox.RootPaths}
+	mounted.Mounts = []sandbox.Mount{{Source: src, Target: "/work", ReadOnly: true}}
+	inMemory.Root = sandbox.Root{Kind: sandbox.RootPaths, Paths: []sandbox.Source{source(t, r, sandbox.Caller{}, memory)}}
+	for _, row := range []struct {
+		name string
+		spec sandbox.Spec
+		on   string
+	}{
+		{"the host's directories", host, "/usr"},
+		{"an unpacked root", dir, shared},
+		{"declared paths", paths, shared},
+		{"a mount", mounted, shared},
+		{"in memory", inMemory, ""},
+	} {
+		l, err := r.gather(row.spec, sandbox.FirstHostID)
+		if err != nil {
+			t.Fatalf("%s: %v", row.name, err)
+		}
+		l.abandon()
+		if row.on == "" {
+			if disks, err := disksOf(l.devices); err != nil || len(disks) > 0 {
+				t.Errorf("%s: %x: %v", row.name, disks, err)
+			}
+			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(row.on, &st); err != nil || !slices.Contains(l.devices, st.Dev) {
+			t.Errorf("%s: %x, without %x of %s: %v", row.name, l.devices, st.Dev, row.on, err)
+		}
+	}
+}
+
+// TestIOCeiling: a session on the host's directories alone is held to the ceiling on their disk, or refused (T068, R053).
+func TestIOCeiling(t *testing.T) {
+	r := newRunner(t)
+	spec := hostSpec("io")
+	spec.Limits.IOBytesPerSecond = 1 << 20
+	e, err := r.Open(t.Context(), spec)
+	if layout, lerr := cgroup.Discover(cgroup.Options{}); lerr != nil || layout.IO() != nil {
+		var refusal *sandbox.Error
+		if lerr != nil || !errors.As(err, &refusal) || refusal.Code != sandbox.CodeUnsupported {
+			t.Errorf("without an io controller on v2: %v, %v", err, lerr)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeSession(t, r, "io")
+	if !slices.ContainsFunc(e.Ceilings, func(f sandbox.CgroupFile) bool {
+		return f.File == "io.max" && strings.Contains(f.Value, "rbps=1048576 wbps=1048576")
+	}) {
+		t.Errorf("%+v", e.Ceilings)
+	}
 }
 
 // TestSwappedTargets mounts below a directory of the caller's in which a parent of the place is, now and then, a symbolic

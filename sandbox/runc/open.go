@@ -78,8 +78,8 @@ var steps = []struct {
 	{"check", (*opening).check},
 	{"reserve", (*opening).reserve},
 	{"slot", (*opening).claim},
-	{"bound", (*opening).bound},
 	{"files", (*opening).gather},
+	{"bound", (*opening).bound},
 	{"start", (*opening).start},
 	{"join", (*opening).join},
 	{"network", (*opening).connect},
@@ -162,47 +162,6 @@ func (o *opening) claim() (err error) {
 	return nil
 }
 
-// bound puts the ceilings up before the first process of the session, so that there is
-// none without.
-func (o *opening) bound() error {
-	if err := o.session.groups.Bound(o.spec.Limits); err != nil || o.spec.Limits.IOBytesPerSecond == 0 {
-		return err
-	}
-	devices, err := disksOf(o.spec)
-	if err != nil {
-		return err
-	}
-	return o.session.groups.BoundIO(devices, o.spec.Limits.IOBytesPerSecond)
-}
-
-// disksOf are the devices that something of the caller's lies on. What lies in memory only has no disk.
-func disksOf(spec sandbox.Spec) (devices []uint64, err error) {
-	sources := slices.Clone(spec.Root.Paths)
-	if spec.Root.Dir != nil {
-		sources = append(sources, *spec.Root.Dir)
-	}
-	for _, m := range spec.Mounts {
-		sources = append(sources, m.Source)
-	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	inMemory := map[string]bool{}
-	for line := range strings.Lines(string(mounts)) {
-		if before, after, ok := strings.Cut(line, " - "); ok {
-			kind, _, _ := strings.Cut(after, " ")
-			inMemory[strings.Fields(before)[2]] = kind == "tmpfs" || kind == "ramfs"
-		}
-	}
-	for _, src := range sources {
-		if !inMemory[fmt.Sprintf("%d:%d", unix.Major(src.Dev), unix.Minor(src.Dev))] {
-			devices = append(devices, src.Dev)
-		}
-	}
-	return devices, nil
-}
-
 // gather resolves every host path and holds it by descriptor, before there is a tree
 // in which a path could be mistaken for another. Declared inputs are digested while the
 // rest is built.
@@ -220,6 +179,41 @@ func (o *opening) gather() (err error) {
 	o.inputs = o.r.digest(o.ctx, o.spec)
 	o.done.Add(o.inputs.stop)
 	return nil
+}
+
+// bound puts the ceilings up before the first process of the session, so that there is
+// none without, and after the files, because it is their disks that are bounded.
+func (o *opening) bound() error {
+	if err := o.session.groups.Bound(o.spec.Limits); err != nil || o.spec.Limits.IOBytesPerSecond == 0 {
+		return err
+	}
+	disks, err := disksOf(o.files.devices)
+	if err != nil {
+		return err
+	}
+	return o.session.groups.BoundIO(disks, o.spec.Limits.IOBytesPerSecond)
+}
+
+// disksOf leaves out the devices that are no disks because what lies there is in memory only. Any other that is no disk
+// (an overlay, what another machine serves) stays, and is refused: what is read there cannot be bounded.
+func disksOf(devices []uint64) (disks []uint64, err error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	inMemory := map[string]bool{}
+	for line := range strings.Lines(string(mounts)) {
+		if before, after, ok := strings.Cut(line, " - "); ok {
+			kind, _, _ := strings.Cut(after, " ")
+			inMemory[strings.Fields(before)[2]] = kind == "tmpfs" || kind == "ramfs"
+		}
+	}
+	for _, d := range devices {
+		if !inMemory[fmt.Sprintf("%d:%d", unix.Major(d), unix.Minor(d))] {
+			disks = append(disks, d)
+		}
+	}
+	return disks, nil
 }
 
 // start stages the root and has libcontainer start init on it, up to init's first

@@ -24,7 +24,8 @@ type layout struct {
 	attach []attachment      // attached in order of target, so that parents come first
 	group  string            // an empty one of the unified hierarchy, as a path
 
-	spaces map[string]*workspace.Space // overlays by target, among what is attached: the session's, once it is there
+	devices []uint64                    // st_dev of the host's files among what is attached
+	spaces  map[string]*workspace.Space // overlays by target, among what is attached: the session's, once it is there
 }
 
 // The root file system itself holds mount points, symbolic links and a handful of
