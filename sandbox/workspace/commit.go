@@ -26,7 +26,8 @@ import (
 // that two names were one file.
 //
 // Whatever is under another name has one and the same, in one directory at a time. note is called before that is another one, under
-// the caller's identity: who remembers the last can remove what a commit leaves that is killed. Rejected: files without a name (O_TMPFILE). To
+// the caller's identity, and with "" when nothing is under it any more: who remembers the last can remove what a commit leaves that is killed, or
+// fails. Rejected: files without a name (O_TMPFILE). To
 // take the place of another they need a name first, and directories have one always.
 //
 // CodeConflict says what cannot be written over: something that the host has changed since the overlay was
@@ -55,6 +56,10 @@ func (s *Space) Commit(ctx context.Context, caller sandbox.Caller, source *os.Fi
 	c.skip = func(at string) bool { return s.protects(at) || !c.selects(at) && !c.leads(at) }
 	began := now(unix.CLOCK_REALTIME_COARSE) // which files are stamped with
 	err = thread.As(caller, c.run)
+	if err == nil && c.in != "" {
+		// Where it was noted last somebody may make something of that name, which is not ours to remove.
+		_ = note(c.temp, "") // what cannot be noted costs one look
+	}
 	ended := time.Now().UnixNano()
 	s.commits = append(s.commits, span{began, ended})
 	passed(ended)

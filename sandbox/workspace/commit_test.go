@@ -144,6 +144,59 @@ func TestCommitCanceled(t *testing.T) {
 	equal(t, "the host's directory", content(t, dir), before)
 }
 
+// What a neighbour puts where a commit had its name is his, once that commit has come to its end.
+func TestCommitForgotten(t *testing.T) {
+	dir, state := sourceDir(t, sample), t.TempDir()
+	b := newBox(t, dir, nil)
+	b.act(t, change)
+	p := placeholders(t, state)
+	made := Reservation{Placeholders: p, Session: "s", Caller: sandbox.Caller{}, Source: sandbox.Source{Path: dir}}
+	var last string
+	note := made.Commit()
+	_, err := b.Commit(t.Context(), owner.caller(), b.source, nil, func(temp, in string) error {
+		if in != "" {
+			last = filepath.Join(dir, in, temp)
+		}
+		return note(temp, in)
+	})
+	if err != nil || last == "" {
+		t.Fatalf("%q %v", last, err)
+	}
+	if err := os.Mkdir(last, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := placeholders(t, state).Sweep(); err != nil { // as the next runner
+		t.Error(err)
+	}
+	if err := p.Release("s"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(last); err != nil {
+		t.Error(err)
+	}
+}
+
+// What takes long to remove of what a commit has left, as where a neighbour fills it as quickly as it is emptied, does not keep the
+// session from ending.
+func TestCommitLeftMuch(t *testing.T) {
+	defer func(before time.Duration) { emptying = before }(emptying)
+	emptying = time.Millisecond
+	dir := sourceDir(t, nil)
+	made := Reservation{Placeholders: placeholders(t, t.TempDir()), Session: "s", Caller: sandbox.Caller{}, Source: sandbox.Source{Path: dir}}
+	if err := made.Commit()("left", "."); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 20_000 {
+		plant(t, filepath.Join(dir, "left", fmt.Sprint(n)), "", false)
+	}
+	if err := made.Placeholders.Release("s"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "left")); len(left) == 0 {
+		t.Errorf("nothing is left: %v", err)
+	}
+}
+
 // T058: a program that has just been committed can be executed at once, while this process starts others.
 func TestCommitExecute(t *testing.T) {
 	program, err := os.ReadFile("/bin/true")

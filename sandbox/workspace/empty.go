@@ -41,6 +41,9 @@ func empty(ctx context.Context, top *os.File) error {
 						if !errors.Is(err, unix.EEXIST) { // it has been begun before
 							return err
 						}
+						if err := ctx.Err(); err != nil {
+							return err
+						}
 					}
 				})
 				if err != nil {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
@@ -40,7 +41,7 @@ type placeholder struct {
 	Temp     string // the name that it was made under, beside its own; "" if another session made it
 	Dir      bool
 	Dev, Ino uint64 // zero until it is there
-	In       []byte // of a commit: the directory that Temp was last in; what is made for it has no Path
+	In       []byte // of a commit: the directory that Temp was last in, empty at its end; what is made for it has no Path
 	leaving  bool   // is being removed
 }
 
@@ -174,8 +175,14 @@ func removeTemporary(source *os.File, in, temp string) error {
 	if err := unix.Fstatat(int(dir.Fd()), temp, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil // as a rule
 	}
-	return discard(context.Background(), place{dir, temp}, kindOf(st.Mode) == "dir")
+	// Others may write there, and fill it as quickly as it is emptied: what is left then is theirs.
+	ctx, cancel := context.WithTimeout(context.Background(), emptying)
+	defer cancel()
+	return discard(ctx, place{dir, temp}, kindOf(st.Mode) == "dir")
 }
+
+// emptying bounds how long a directory is emptied that a commit has left. The end of its session waits for that. Tests shorten it.
+var emptying = 5 * time.Second
 
 func (p *Placeholders) count() uint64 {
 	p.mu.Lock()
@@ -245,15 +252,16 @@ func (p *Placeholders) find(dev, ino uint64, but string) (found *placeholder) {
 
 func (p *Placeholders) file(session string) string { return filepath.Join(p.dir, session) }
 
-// note takes one in, in the place of what was known of it before. The caller holds mu.
+// note takes one in, in the place of what was known of it before. Of a commit that has come to its end nothing is
+// known any more. The caller holds mu.
 func (p *Placeholders) note(session string, h *placeholder) {
-	for i, known := range p.held[session] {
-		if known.Path == h.Path && known.Temp == h.Temp && known.Source == h.Source {
-			p.held[session][i] = h
-			return
-		}
+	held := slices.DeleteFunc(p.held[session], func(known *placeholder) bool {
+		return known.Path == h.Path && known.Temp == h.Temp && known.Source == h.Source
+	})
+	if h.Path != "" || len(h.In) > 0 {
+		held = append(held, h)
 	}
-	p.held[session] = append(p.held[session], h)
+	p.held[session] = held // if there is none left, there is a file
 }
 
 // hold remembers one, or what has become known of it: a line at the end of the session's file. It outlives the runner; what a power
@@ -313,7 +321,7 @@ func (r *Reservation) hold(h *placeholder) error {
 	return r.Placeholders.hold(r.Session, h)
 }
 
-// Commit returns what a commit of the session to the source calls before it makes the temporary name in another directory.
+// Commit returns what a commit of the session to the source calls before it makes the temporary name in another directory, and at its end.
 // What it leaves under that name, killed or cut off, goes with the session, or when the next runner begins.
 func (r Reservation) Commit() func(temp, in string) error {
 	return func(temp, in string) error { return r.hold(&placeholder{Temp: temp, In: []byte(in)}) }
