@@ -152,8 +152,9 @@ func (c *Conn) Setup(ctx context.Context, s Setup) (Ready, error) {
 // before does not gain by it, and neither can signal the other any more.
 //
 // Executions are cloned from another thread of init's then, called SpawnerName. It waits until moved has put
-// it where the one before was; without Landlock, moved is not called.
-func (c *Conn) Allow(ctx context.Context, tree *os.File, moved func() error) error {
+// it where the one before was; without Landlock, moved is not called. Where that fails, or whether there is such a thread is not
+// known any more, the thread still waits when end is called, and serves when end returns: end ends init.
+func (c *Conn) Allow(ctx context.Context, tree *os.File, moved, end func() error) error {
 	wait, gone, err := os.Pipe()
 	if err != nil {
 		return err
@@ -161,10 +162,17 @@ func (c *Conn) Allow(ctx context.Context, tree *os.File, moved func() error) err
 	defer wait.Close()
 	defer gone.Close() // lets it serve
 	a, err := c.ask(ctx, kindAllow, nil, tree, wait)
-	if err != nil || a.pid == 0 {
+	var refused *Error
+	if errors.As(err, &refused) || err == nil && a.pid == 0 {
 		return err
 	}
-	return moved()
+	if err == nil {
+		err = moved()
+	}
+	if err != nil {
+		err = errors.Join(err, end())
+	}
+	return err
 }
 
 // Process is a command that runs.

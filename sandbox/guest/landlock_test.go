@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -297,7 +299,7 @@ func TestAllow(t *testing.T) {
 				}
 			}
 			return nil
-		})
+		}, nil)
 		if err != nil || named == 0 {
 			t.Fatal(named, err)
 		}
@@ -331,8 +333,57 @@ func TestAllow(t *testing.T) {
 	}
 	// Without Landlock there is nothing to allow.
 	plain := start(t, baseline())
-	if err := plain.Allow(t.Context(), tree, func() error { t.Error("moved"); return nil }); err != nil {
+	if err := plain.Allow(t.Context(), tree, func() error { t.Error("moved"); return nil }, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// A spawner that is not where it has to be clones nothing: init ends first, however it came to be left there.
+func TestAllowFails(t *testing.T) {
+	for name, allow := range map[string]func(b *box, tree *os.File, end func() error) error{
+		"it cannot be moved": func(b *box, tree *os.File, end func() error) error {
+			return b.Allow(t.Context(), tree, func() error { return unix.EACCES }, end)
+		},
+		"nobody has waited": func(b *box, tree *os.File, end func() error) error {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			return b.Allow(ctx, tree, func() error { t.Error("moved"); return nil }, end)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, g := walled(t)
+			b := startRaw(t)
+			if _, err := b.Setup(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			tree, err := os.Open(g.work)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tree.Close()
+			spawned := make(chan error, 1)
+			n, ended := null(t), false
+			err = allow(b, tree, func() error {
+				ended = true
+				go func() {
+					_, err := b.Spawn(t.Context(), command("true"), Streams{Stdin: n, Stdout: n, Stderr: n})
+					spawned <- err
+				}()
+				select {
+				case err := <-spawned:
+					t.Errorf("it serves: %v", err)
+					spawned <- err
+				case <-time.After(200 * time.Millisecond):
+				}
+				return b.cmd.Process.Kill()
+			})
+			if err == nil || !ended {
+				t.Fatal(ended, err)
+			}
+			if err := <-spawned; !errors.Is(err, ErrGone) {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
 	}
 }
 

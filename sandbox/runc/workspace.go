@@ -84,7 +84,8 @@ func (r *Runner) Discard(ctx context.Context, session, target string) error {
 	return s.allow(ctx, space.Target())
 }
 
-// allow has Landlock let executions write at a place on which something else is mounted since init was set up.
+// allow has Landlock let executions write at a place on which something else is mounted since init was set up. If executions
+// would be counted nowhere from then on, the session has ended.
 func (s *session) allow(ctx context.Context, target string) error {
 	root, err := s.root()
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *session) allow(ctx context.Context, target string) error {
 	}
 	tree := os.NewFile(uintptr(fd), target)
 	defer tree.Close()
-	err = s.init.Allow(ctx, tree, func() error { return s.groups.ReplaceSpawner(s.box.pid, guest.SpawnerName) })
+	err = s.init.Allow(ctx, tree, func() error { return s.groups.ReplaceSpawner(s.box.pid, guest.SpawnerName) }, s.groups.Kill)
 	if err != nil {
 		return refused(err)
 	}

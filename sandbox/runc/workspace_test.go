@@ -242,6 +242,28 @@ func TestChangesOfAnyBytes(t *testing.T) {
 	}
 }
 
+// A session that Discard leaves with executions born where nobody counts them has ended.
+func TestDiscardCutOff(t *testing.T) {
+	r := newRunner(t)
+	spec := hostSpec("cut")
+	dir := mkdir(t, filepath.Join(sharedDir(t), "work"), 0o755, 0)
+	spec.Mounts = []sandbox.Mount{{Source: source(t, r, spec.Caller, dir), Target: "/work", Overlay: &sandbox.Overlay{Bytes: 8 << 20, Inodes: 100}}}
+	open(t, r, spec)
+	defer closeSession(t, r, "cut")
+	if err := unix.Kill(initOf(r, "cut"), unix.SIGSTOP); err != nil { // it answers nobody
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := r.Discard(ctx, "cut", ""); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	_ = unix.Kill(initOf(r, "cut"), unix.SIGCONT) // if it is there
+	if _, err := r.Start(t.Context(), sandbox.Exec{Session: "cut", ID: "late", Argv: []string{"/bin/true"}, Cwd: "/"}, nil, func(sandbox.Result) {}); codeOf(err) != sandbox.CodeNoSession {
+		t.Errorf("a start afterwards: %v", err)
+	}
+}
+
 // Executions stand still for a commit, and go on after it; a session that was frozen stays so.
 func TestCommitStandsStill(t *testing.T) {
 	r := newRunner(t)
