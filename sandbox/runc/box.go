@@ -26,6 +26,9 @@ type box struct {
 	process   child
 	dir       string // libcontainer's state of this container
 	pid       int
+
+	mu    sync.RWMutex
+	ended bool // or about to: its number may be another's
 }
 
 // child is a process that has to be reaped: libcontainer's, or a found one's.
@@ -210,9 +213,32 @@ func (b *box) release() error {
 	return nil
 }
 
-// kill ends init, and with it its pid namespace, and forgets the container. Init is
-// our child: until it is reaped here its process id belongs to nobody else.
+// alive calls fn with the process id of init, which belongs to nobody else meanwhile: until kill it is our child
+// and not reaped. Once it has been killed that is os.ErrProcessDone.
+func (b *box) alive(fn func(pid int) error) error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.ended {
+		return os.ErrProcessDone
+	}
+	return fn(b.pid)
+}
+
+// open opens a file of init's in /proc.
+func (b *box) open(name string, flags int) (f *os.File, err error) {
+	err = b.alive(func(pid int) (err error) {
+		f, err = os.OpenFile(fmt.Sprintf("/proc/%d/%s", pid, name), flags, 0)
+		return err
+	})
+	return f, err
+}
+
+// kill ends init, and with it its pid namespace, and forgets the container. From here on nobody goes by
+// its process id.
 func (b *box) kill() {
+	b.mu.Lock()
+	b.ended = true
+	b.mu.Unlock()
 	_ = b.process.Signal(os.Kill)
 	_, _ = b.process.Wait()
 	_ = os.RemoveAll(b.dir)

@@ -35,7 +35,7 @@ func (r *Runner) Collect(ctx context.Context, id string, paths []string) ([]sand
 	}
 	root, err := s.root()
 	if err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+		return nil, err
 	}
 	defer root.Close()
 	c := collection{ctx: ctx, root: root}

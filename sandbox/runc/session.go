@@ -218,6 +218,9 @@ func (s *session) letGo() {
 
 // root opens the session's root directory, as init sees it.
 func (s *session) root() (*os.File, error) {
-	// Init is our child and not yet reaped, so its number is its own.
-	return os.OpenFile(fmt.Sprintf("/proc/%d/root", s.box.pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := s.box.open("root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+	}
+	return root, nil
 }

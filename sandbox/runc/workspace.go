@@ -89,7 +89,7 @@ func (r *Runner) Discard(ctx context.Context, session, target string) error {
 func (s *session) allow(ctx context.Context, target string) error {
 	root, err := s.root()
 	if err != nil {
-		return sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+		return err
 	}
 	defer root.Close()
 	fd, err := view{root}.open(target)
@@ -98,7 +98,10 @@ func (s *session) allow(ctx context.Context, target string) error {
 	}
 	tree := os.NewFile(uintptr(fd), target)
 	defer tree.Close()
-	err = s.init.Allow(ctx, tree, func() error { return s.groups.ReplaceSpawner(s.box.pid, guest.SpawnerName) }, s.groups.Kill)
+	moved := func() error {
+		return s.box.alive(func(pid int) error { return s.groups.ReplaceSpawner(pid, guest.SpawnerName) })
+	}
+	err = s.init.Allow(ctx, tree, moved, s.groups.Kill)
 	if err != nil {
 		return refused(err)
 	}
@@ -140,7 +143,7 @@ func (r *Runner) renew(s *session) error {
 func (r *Runner) renewMount(s *session, m sandbox.Mount) error {
 	root, err := s.root()
 	if err != nil {
-		return sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+		return err
 	}
 	defer root.Close()
 	ns, err := s.mountNamespace()
@@ -153,8 +156,7 @@ func (r *Runner) renewMount(s *session, m sandbox.Mount) error {
 
 // mountNamespace opens the session's.
 func (s *session) mountNamespace() (*os.File, error) {
-	// Init is our child and not yet reaped, so its number is its own.
-	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", s.box.pid))
+	ns, err := s.box.open("ns/mnt", os.O_RDONLY)
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
 	}
