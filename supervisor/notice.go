@@ -68,7 +68,7 @@ func (s *Supervisor) FollowEvents(ctx context.Context, req *api.Request, emit fu
 		over := req.Read.SessionID != "" && s.sessionOver(req.Read.SessionID)
 		list := s.eventsAfter(req, after)
 		if list.Gone != nil {
-			return nil, api.Errorf(api.CodeGone, "events up to %s are not kept any more", list.Gone.FirstAvailable)
+			return nil, list.Gone.Error("events")
 		}
 		for _, n := range list.Events {
 			emit(n)

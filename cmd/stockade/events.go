@@ -52,7 +52,8 @@ Kinds: ` + strings.Join(noticeKinds, ", ") + `.`,
 
 var noticeKinds = []string{
 	string(api.NoticeSession), string(api.NoticeProcess), string(api.NoticeOutput), string(api.NoticeViolation),
-	string(api.NoticeThreshold), string(api.NoticeNetwork), string(api.NoticeIdle), string(api.NoticeTimeout), string(api.NoticeApproval), string(api.NoticeDiagnostic),
+	string(api.NoticeThreshold), string(api.NoticeNetwork), string(api.NoticePolicy), string(api.NoticeIdle), string(api.NoticeConfiguration), string(api.NoticeTimeout),
+	string(api.NoticeApproval), string(api.NoticeDiagnostic),
 }
 
 func (c *cli) events(ctx context.Context, o *eventsOptions, word string) error {

@@ -449,6 +449,7 @@ func (c Code) Text() string {
 type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
+	Gone    *Gone  `json:"-"` // with CodeGone, where it is known; see ErrorBody
 }
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
@@ -461,4 +462,12 @@ func Errorf(code Code, format string, args ...any) *Error {
 // ErrorBody is the body of every answer that is not a receipt or a document.
 type ErrorBody struct {
 	Error Error `json:"error"`
+	Gone  *Gone `json:"gone,omitzero"` // as the page from that position would have it
+}
+
+// Error is the refusal of a stream from a position that is not kept any more; what is what it has.
+func (g *Gone) Error(what string) *Error {
+	e := Errorf(CodeGone, "%s up to %s are not kept any more", what, g.FirstAvailable)
+	e.Gone = g
+	return e
 }

@@ -20,7 +20,7 @@ func (c *call) fail(err error) {
 		c.server.options.Log.Error("answer", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
 		e = api.Errorf(api.CodeInternalError, "the supervisor failed; its log says more")
 	}
-	c.write(max(e.Code.Status(), 400), api.ErrorBody{Error: *e})
+	c.write(max(e.Code.Status(), 400), api.ErrorBody{Error: *e, Gone: e.Gone})
 }
 
 // write answers with one document, which the reader takes within the patience of the server.

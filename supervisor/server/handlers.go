@@ -420,7 +420,7 @@ func (c *call) frames(req *api.Request) {
 				return nil, denial, err
 			}
 			if page.Gone != nil {
-				return nil, nil, api.Errorf(api.CodeGone, "frames up to %s are not kept any more", page.Gone.FirstAvailable)
+				return nil, nil, page.Gone.Error("frames")
 			}
 			for _, f := range page.Frames {
 				at := strconv.FormatInt(f.Seq, 10)

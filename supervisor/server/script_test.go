@@ -177,7 +177,7 @@ func TestGone(t *testing.T) {
 			return settled(), nil, nil
 		},
 		follow: func(context.Context, *api.Request, func(api.Notice)) (*api.Receipt, error) {
-			return nil, api.Errorf(api.CodeGone, "events before 7 are not kept")
+			return nil, gone.Error("events")
 		},
 	}, Options{})
 	if status, body := b.do(t, "GET", "/v1/executions/x-1/output", ""); status != 410 || !strings.Contains(body, `"first_available":"0.5.0"`) {
@@ -206,6 +206,14 @@ func TestGone(t *testing.T) {
 	_, err = b.Watch(t.Context(), "x-1", "0.1.0", func(e api.Event) error { kinds = append(kinds, string(e.Kind)); return nil })
 	if err != nil || fmt.Sprint(kinds) != "[gone receipt]" {
 		t.Errorf("watch: %v %v", kinds, err)
+	}
+	for _, path := range []string{"/v1/events?after=1", "/v1/intents/i/frames?after=1"} {
+		for _, f := range formats {
+			status, body := b.do(t, "GET", path, "", "Accept", f.media)
+			if status != 410 || !strings.Contains(body, `{"error":{"code":"gone",`) || !strings.Contains(body, `"first_available":"0.5.0"`) {
+				t.Errorf("%s as %s: %d %s", path, f.media, status, body)
+			}
+		}
 	}
 	err = b.FollowEvents(t.Context(), "", 1, func(api.Notice) error { return nil })
 	if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != api.CodeGone {

@@ -522,7 +522,7 @@ func (c *call) eventsOf(ctx context.Context, s *api.Shell, req *api.Request, emi
 		case err != nil || denial != nil:
 			return denial, err
 		case page.Gone != nil:
-			return nil, api.Errorf(api.CodeGone, "events up to %s are not kept any more", page.Gone.FirstAvailable)
+			return nil, page.Gone.Error("events")
 		case len(page.Events) == 0:
 			return nil, nil
 		}

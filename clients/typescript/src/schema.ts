@@ -1269,6 +1269,7 @@ export interface Enforced {
   devices?: string;
   /** whose rights are handled; 0 = no Landlock */
   landlock_abi: number;
+  /** that can be made in the session's */
   max_user_namespaces: Int64;
   memory_bytes: Int64;
   /** mountinfo of the session: "target type options" */
@@ -1285,7 +1286,7 @@ export interface Enforced {
   rlimits?: { [name: string]: Int64 };
   /** 2 = filter */
   seccomp: number;
-  /** sha256:<hex> of the program */
+  /** sha256:<hex> of the program that init was given; Seccomp says that one is in force */
   seccomp_filter?: string;
   swap_bytes: Int64;
 }
@@ -1299,6 +1300,8 @@ export interface Error {
 /** ErrorBody is the body of every answer that is not a receipt or a document. */
 export interface ErrorBody {
   error: Error;
+  /** as the page from that position would have it */
+  gone?: Gone;
 }
 
 /** Event is one event of a stream, as SSE data or as one NDJSON line. */
