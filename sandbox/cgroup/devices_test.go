@@ -1,6 +1,7 @@
 package cgroup_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/cgroups"
 	devices "github.com/opencontainers/cgroups/devices/config"
 	"golang.org/x/sys/unix"
 
@@ -135,5 +137,42 @@ func TestDevicesFail(t *testing.T) {
 	}
 	if _, err := s.Devices(deviceList); err == nil {
 		t.Error("held in groups that are gone")
+	}
+}
+
+// T023 R014: only the program that was attached to the session is evidence; what is in force is another's where a group
+// above has one, and the v1 controller, which still has the list, does not make up for it.
+func TestDevicesOfAnother(t *testing.T) {
+	tree := open(t)
+	s := create(t, tree, "devices", limits)
+	if err := cgroups.DevicesSetV2(tree.Dir(), &cgroups.Resources{Devices: deviceList}); err != nil {
+		t.Fatal(err)
+	}
+	unified := s.Paths()[""]
+	for _, row := range []struct {
+		name string
+		do   func() error
+	}{
+		{"another in its place", func() error {
+			return cgroups.DevicesSetV2(unified, &cgroups.Resources{Devices: []*devices.Rule{
+				{Type: devices.WildcardDevice, Major: devices.Wildcard, Minor: devices.Wildcard, Permissions: "rwm", Allow: true},
+			}})
+		}},
+		{"none but of a group above", func() error { // the same groups again, without what was attached
+			return errors.Join(os.Remove(unified+"/x"), os.Remove(unified+"/init"), os.Remove(unified),
+				os.Mkdir(unified, 0o755), os.Mkdir(unified+"/init", 0o755), os.Mkdir(unified+"/x", 0o755))
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if how, err := s.Devices(deviceList); err != nil || !strings.HasPrefix(how, "bpf") {
+				t.Fatalf("the control: held by %q: %v", how, err)
+			}
+			if err := row.do(); err != nil {
+				t.Fatal(err)
+			}
+			if how, err := s.DevicesHeld(deviceList); err == nil {
+				t.Errorf("held by %q", how)
+			}
+		})
 	}
 }

@@ -29,6 +29,7 @@ type Session struct {
 
 	disks     []string // numbers of those that are bounded
 	throttled bool     // since BoundIO
+	program   uint32   // id of the one that Devices has attached; 0 after Reopen
 
 	mu          sync.Mutex
 	leaves      int            // made so far
