@@ -35,6 +35,8 @@ type process struct {
 	ended chan struct{} // closed when it has ended, or when it was told to
 	dead  sync.Once
 
+	saying sync.Mutex // one order at a time, each with its own deadline
+
 	mu      sync.Mutex
 	reading chan struct{} // closed when nobody reads what it says
 	calls   map[uint64]chan relay.Notice
@@ -266,16 +268,12 @@ func (p *process) begun() {
 
 // begin gives the relay its configuration and its sockets, and waits until it serves.
 func (p *process) begin(ctx context.Context, c *relay.Config, sockets []*os.File) error {
-	b, err := relay.Encode(relay.Order{Start: c})
-	if err != nil {
-		return fmt.Errorf("relay: %w", err)
-	}
 	var fds []int
 	for _, f := range sockets {
 		fds = append(fds, int(f.Fd()))
 	}
-	if err := p.control.Send(b, fds...); err != nil {
-		return errors.Join(fmt.Errorf("start relay: %w", err), p.why())
+	if err := p.say(relay.Order{Start: c}, fds...); err != nil {
+		return fmt.Errorf("start relay: %w", err)
 	}
 	select {
 	case <-p.ready:
@@ -310,6 +308,10 @@ func (p *process) call(ctx context.Context, o relay.Order) (relay.Notice, error)
 	}
 	select {
 	case n := <-answer:
+		if (n.Traffic != nil) != (o.Traffic != nil) || n.Cut < 0 { // nonsense, as for read
+			p.kill()
+			return relay.Notice{}, errors.New("the relay answers what it was not asked")
+		}
 		return n, nil
 	case <-p.ended:
 		return relay.Notice{}, errEnded
@@ -318,15 +320,35 @@ func (p *process) call(ctx context.Context, o relay.Order) (relay.Notice, error)
 	}
 }
 
-func (p *process) say(o relay.Order) error {
+// takenWithin is how long an order may wait for room in the socket, which has room for hundreds.
+const takenWithin = 2 * time.Second
+
+// say gives the relay an order. One that does not take it is killed, and so is one that has closed its end of the socket, which
+// it holds for as long as it lives: who waits for what comes of the order is told by its end. An error is ours, and
+// nothing has been said.
+func (p *process) say(o relay.Order, fds ...int) error {
 	b, err := relay.Encode(o)
 	if err != nil {
 		return fmt.Errorf("relay: %w", err)
 	}
-	if err := p.control.Send(b); err != nil {
-		return errEnded // it holds the other end for as long as it lives
+	p.saying.Lock()
+	defer p.saying.Unlock()
+	if err = p.socket.SetWriteDeadline(time.Now().Add(takenWithin)); err == nil {
+		err = p.control.Send(b, fds...)
 	}
-	return nil
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
+		p.kill()
+		return nil
+	}
+	select {
+	case <-p.ended: // by us, perhaps, and so is our end of the socket
+		return nil
+	default:
+		return fmt.Errorf("relay: %w", err)
+	}
 }
 
 // close ends the relay without waiting for it.
