@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -468,6 +469,84 @@ func TestPlaceholders(t *testing.T) {
 	}
 	if _, err := os.Lstat(state); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is left: %v", state, err)
+	}
+}
+
+// A source that is never found keeps neither the end of its session nor the beginning of the next runner waiting, nor those who
+// share with it what is elsewhere. What is in it goes when it is found.
+func TestPlaceholdersHang(t *testing.T) {
+	defer func(before time.Duration) { answering = before }(answering)
+	answering = 100 * time.Millisecond
+	hung, shared, state := sourceDir(t, nil), sourceDir(t, nil), filepath.Join(t.TempDir(), "placeholders")
+	answer, looks := make(chan struct{}), make(chan struct{}, 100)
+	hangs := false
+	opened := func() *Placeholders {
+		p := placeholders(t, state)
+		found := p.open
+		p.open = func(s sandbox.Source) (*os.File, error) {
+			if hangs && s.Path == hung {
+				looks <- struct{}{}
+				<-answer
+			}
+			return found(s)
+		}
+		return p
+	}
+	p := opened()
+	reserve := func(session, dir string) {
+		t.Helper()
+		tree, guards, err := Protect(detached(t, dir, false), Protection{Paths: []string{"reserved"}, Owner: owner, Place: mnt,
+			Reserve: &Reservation{Placeholders: p, Session: session, Caller: owner.caller(), Source: sandbox.Source{Path: dir}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		guards.Close()
+		tree.Close()
+	}
+	release := func(session string, want error) {
+		t.Helper()
+		begun := time.Now()
+		if err := p.Release(session); !errors.Is(err, want) || time.Since(begun) > 5*time.Second {
+			t.Errorf("%s, after %v: %v", session, time.Since(begun), err)
+		}
+	}
+	reserve("one", hung)
+	reserve("one", shared)
+	hangs = true
+	release("one", errHangs)
+	reserve("two", shared)
+	release("two", nil)
+	if now := content(t, hung); len(now) != 1 {
+		t.Errorf("in what does not answer: %q", now)
+	}
+	p = opened() // as the next runner
+	if err := p.Sweep(); !errors.Is(err, errHangs) {
+		t.Errorf("sweep: %v", err)
+	}
+	for i := range 2 * maxHanging {
+		session := fmt.Sprint("more-", i)
+		reserve(session, hung)
+		release(session, errHangs)
+	}
+	if len(looks) != 1+maxHanging { // the first is of the runner before
+		t.Errorf("%d look at once, at most %d may", len(looks)-1, maxHanging)
+	}
+	close(answer)
+	for range 1000 {
+		if p.mu.Lock(); len(p.hanging) == 0 {
+			p.mu.Unlock()
+			break
+		}
+		p.mu.Unlock()
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := opened().Sweep(); err != nil { // and the runner after that
+		t.Error(err)
+	}
+	for _, dir := range []string{hung, shared, filepath.Dir(state)} {
+		if left := content(t, dir); len(left) > 0 {
+			t.Errorf("left: %q", left)
+		}
 	}
 }
 

@@ -27,10 +27,11 @@ type Placeholders struct {
 	dir  string
 	open func(sandbox.Source) (*os.File, error) // called under the caller's identity
 
-	mu   sync.Mutex
-	left *sync.Cond                // something has been removed
-	held map[string][]*placeholder // by session
-	seen uint64                    // counts what was made, and removed
+	mu      sync.Mutex
+	left    *sync.Cond                // something has been removed
+	held    map[string][]*placeholder // by session
+	seen    uint64                    // counts what was made, and removed
+	hanging map[uint32]int            // releases that nobody waits for any more, by user
 }
 
 // placeholder is one that a session needs, whoever made it.
@@ -48,7 +49,7 @@ type placeholder struct {
 // OpenPlaceholders reads what is remembered in dir, a directory of the runner's that is made when it is needed.
 // open leads from a source to the object that was judged.
 func OpenPlaceholders(dir string, open func(sandbox.Source) (*os.File, error)) (*Placeholders, error) {
-	p := &Placeholders{dir: dir, open: open, held: map[string][]*placeholder{}}
+	p := &Placeholders{dir: dir, open: open, held: map[string][]*placeholder{}, hanging: map[uint32]int{}}
 	p.left = sync.NewCond(&p.mu)
 	files, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -71,34 +72,133 @@ func OpenPlaceholders(dir string, open func(sandbox.Source) (*os.File, error)) (
 	return p, nil
 }
 
-// Sweep removes what an earlier runner left. No session of this one may have begun.
+// answering is how long the end of a session, or the beginning of a runner, waits for a file system to answer. Tests shorten it.
+var answering = 5 * time.Second
+
+// maxHanging is how many releases of one user may go on when nobody waits for them any more: each keeps a thread.
+const maxHanging = 16
+
+// Sweep removes what an earlier runner left. It goes on behind its caller where a file system does not answer.
 func (p *Placeholders) Sweep() error {
 	p.mu.Lock()
 	sessions := slices.Collect(maps.Keys(p.held))
 	p.mu.Unlock()
-	var errs []error
-	for _, session := range sessions {
-		errs = append(errs, p.Release(session))
+	swept := make(chan error, 1)
+	go func() {
+		var errs []error
+		for _, session := range sessions {
+			errs = append(errs, p.Release(session))
+		}
+		swept <- errors.Join(errs...)
+	}()
+	select {
+	case err := <-swept:
+		return err
+	case <-time.After(answering):
+		return errHangs
 	}
-	return errors.Join(errs...)
 }
 
+var errHangs = errors.New("placeholders: a file system does not answer")
+
 // Release removes the placeholders of a session that no other needs: those that are still the same object, with
-// what they were made with. What cannot be removed is forgotten all the same, and said.
+// what they were made with. What cannot be removed is forgotten all the same, and said. Where a file system does not answer, they are
+// removed when it does, or by the next runner; nobody waits for that.
 func (p *Placeholders) Release(session string) error {
 	p.mu.Lock()
+	sources := p.sources(session)
+	if len(sources) == 0 {
+		defer p.mu.Unlock()
+		return p.forget(session)
+	}
+	uid := sources[0].Caller.UID
+	if p.hanging[uid] >= maxHanging {
+		p.mu.Unlock()
+		return errHangs
+	}
+	p.mu.Unlock()
+	released := make(chan error, 1)
+	go func() {
+		var errs []error
+		for _, of := range sources {
+			errs = append(errs, p.release(session, of))
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		released <- errors.Join(append(errs, p.forget(session))...)
+	}()
+	select {
+	case err := <-released:
+		return err
+	case <-time.After(answering):
+	}
+	p.hang(uid, 1)
+	go func() {
+		<-released
+		p.hang(uid, -1)
+	}()
+	return errHangs
+}
+
+func (p *Placeholders) hang(uid uint32, more int) {
+	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.hanging[uid] += more; p.hanging[uid] == 0 {
+		delete(p.hanging, uid)
+	}
+}
+
+// sources returns a placeholder of each source in which a session has some, sources in others first. The caller holds mu.
+func (p *Placeholders) sources(session string) (one []*placeholder) {
+	for _, h := range p.held[session] {
+		if !slices.ContainsFunc(one, func(o *placeholder) bool { return o.Source == h.Source }) {
+			one = append(one, h)
+		}
+	}
+	slices.SortFunc(one, func(a, b *placeholder) int { return -comparePaths(a.Source.Path, b.Source.Path) })
+	return one
+}
+
+// forget removes the file of a session that has none any more. The caller holds mu.
+func (p *Placeholders) forget(session string) error {
+	if len(p.held[session]) > 0 { // of another one that has the name now
+		return nil
+	}
+	delete(p.held, session)
+	if err := os.Remove(p.file(session)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("placeholders: %w", err)
+	}
+	_ = os.Remove(p.dir) // if it is empty
+	return nil
+}
+
+// release removes those in one source. It is looked up before anything is said to be leaving: the look may never come to its end, and
+// others would wait for it.
+func (p *Placeholders) release(session string, of *placeholder) error {
+	var source *os.File
+	err := thread.As(of.Caller, func() (err error) {
+		source, err = p.open(of.Source)
+		return err
+	})
+	p.mu.Lock()
 	// What others need is theirs from now on; of two that end together, one sees the other. Nobody shares what is being
 	// removed: who seems to is about to be rid of another object, which had the same number.
 	p.held[session] = slices.DeleteFunc(p.held[session], func(h *placeholder) bool {
 		other := p.find(h.Dev, h.Ino, session)
-		return other != nil && !other.leaving
+		return h.Source == of.Source && (err != nil || other != nil && !other.leaving)
 	})
-	going := slices.Clone(p.held[session])
-	for _, h := range going {
-		h.leaving = true
+	var going []*placeholder
+	for _, h := range p.held[session] {
+		if h.Source == of.Source {
+			h.leaving = true
+			going = append(going, h)
+		}
 	}
 	p.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("placeholders in %s: %w", of.Source.Path, err)
+	}
+	defer source.Close()
 	// A directory after what was reserved in it.
 	slices.SortStableFunc(going, func(a, b *placeholder) int { return -comparePaths(a.Path, b.Path) })
 	var errs []error
@@ -106,7 +206,7 @@ func (p *Placeholders) Release(session string) error {
 		var err error
 		for range looks {
 			seen := p.count()
-			err = thread.As(h.Caller, func() error { return p.remove(h) })
+			err = thread.As(h.Caller, func() error { return h.remove(source) })
 			if !errors.Is(err, unix.ENOTEMPTY) || !p.emptied(session, h, seen) {
 				break
 			}
@@ -116,23 +216,15 @@ func (p *Placeholders) Release(session string) error {
 		}
 	}
 	p.mu.Lock()
-	delete(p.held, session)
+	defer p.mu.Unlock()
+	p.held[session] = slices.DeleteFunc(p.held[session], func(h *placeholder) bool { return slices.Contains(going, h) })
 	p.seen++
 	p.left.Broadcast()
-	if err := os.Remove(p.file(session)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		errs = append(errs, fmt.Errorf("placeholders: %w", err))
-	}
-	_ = os.Remove(p.dir) // if it is empty
 	return errors.Join(errs...)
 }
 
 // remove removes a placeholder, by whichever of its names it has. It is called under the caller's identity.
-func (p *Placeholders) remove(h *placeholder) error {
-	source, err := p.open(h.Source)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
+func (h *placeholder) remove(source *os.File) error {
 	if len(h.In) > 0 {
 		return removeTemporary(source, string(h.In), h.Temp)
 	}
