@@ -40,6 +40,7 @@ type fake struct {
 	exited   map[string]func(sandbox.Result)
 	read     string // what the last start found in its stdin
 	resolves int    // that hang
+	opens    int    // and these
 	closed   []string
 	sessions map[string]sandbox.Spec
 	held     map[target]*fakeExec
@@ -103,6 +104,9 @@ func (f *fake) Open(ctx context.Context, s sandbox.Spec) (sandbox.Enforced, erro
 	case "deaf":
 		<-ctx.Done() // and is built all the same
 	case "stuck":
+		f.mu.Lock()
+		f.opens++
+		f.mu.Unlock()
 		<-f.hang
 	case "refused":
 		return sandbox.Enforced{}, fmt.Errorf("open: %w", sandbox.Errorf(sandbox.CodeCeiling, "too much"))
@@ -426,7 +430,7 @@ func connect(t testing.TB) (*Runner, *fake) {
 
 // serve answers one daemon.
 func serve(conn *net.UnixConn, h Handler) error {
-	s, err := serverOn(conn, h)
+	s, err := serverOn(conn, h, newSlots())
 	if err != nil {
 		return err
 	}
@@ -675,10 +679,12 @@ func TestOpenForNobody(t *testing.T) {
 
 // Paths on a file system that hangs take their own user's turns and nobody else's, and do
 // not keep the sessions alive when the daemon has gone.
-func TestResolvesThatHang(t *testing.T) {
+func TestLooksThatHang(t *testing.T) {
+	defer func(before time.Duration) { leaving = before }(leaving)
+	leaving = 50 * time.Millisecond
 	r, f := connect(t)
 	t.Cleanup(func() { close(f.hang) }) // before that of connect, which waits for Disconnected
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	var all sync.WaitGroup
 	for range 2 * maxResolves {
@@ -688,13 +694,23 @@ func TestResolvesThatHang(t *testing.T) {
 			}
 		})
 	}
+	for range 2 * maxOpens {
+		all.Go(func() {
+			if _, err := r.Open(ctx, sandbox.Spec{Session: "stuck", Caller: sandbox.Caller{UID: 7}}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+	}
 	if _, err := r.Resolve(ctx, sandbox.Caller{UID: 8}, []string{"/a"}); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	if _, err := r.Open(ctx, sandbox.Spec{Session: "s", Caller: sandbox.Caller{UID: 8}}); err != nil {
 		t.Errorf("another user: %v", err)
 	}
 	all.Wait()
 	f.mu.Lock()
-	if f.resolves != maxResolves {
-		t.Errorf("%d look at once, at most %d may", f.resolves, maxResolves)
+	if f.resolves != maxResolves || f.opens != maxOpens {
+		t.Errorf("%d look and %d build at once, at most %d and %d may", f.resolves, f.opens, maxResolves, maxOpens)
 	}
 	f.mu.Unlock()
 	r.Disconnect()
@@ -1059,7 +1075,7 @@ func FuzzDispatch(f *testing.F) {
 		defer peer.Close()
 		defer conn.Close()
 		h := newFake(t)
-		s := newServer(conn, h)
+		s := newServer(conn, h, newSlots())
 		s.greeted = true
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // so that "slow" returns

@@ -23,16 +23,21 @@ import (
 const (
 	maxCalls = 1024
 	maxLarge = 8 // of those, with a body beyond packet.Inline
-	// maxResolves is how many of them look at paths for one user. A look at a file system
-	// that hangs cannot be given up (FUSE, NFS): it keeps its thread, and its turn, until the
-	// file system answers.
+	// maxResolves is how many of them look at paths for one user, and maxOpens how many build a session,
+	// which looks at them again. A look at a file system that hangs cannot be given up (FUSE, NFS): it keeps
+	// its thread, and its turn, until the file system answers.
 	maxResolves = 16
+	maxOpens    = 64
 )
 
 // lastStarts is how long commands that were being started when their daemon left have for it: the
 // next daemon goes on with them. One given up half way would perhaps have run, and nobody would
 // know. What takes longer is kept from starting by something inside.
 const lastStarts = time.Second
+
+// leaving is how long those calls have to end that their daemon has left behind and that have been given up. One that
+// takes longer waits for a file system, and nobody waits for it: it ends by itself, and is undone. Tests shorten it.
+var leaving = 15 * time.Second
 
 // server answers one daemon over one connection.
 type server struct {
@@ -41,51 +46,59 @@ type server struct {
 	handler Handler
 	greeted bool
 	calls   sync.WaitGroup
-	slots   chan struct{}
+	slots   chan struct{} // the Listener's: also of calls that another daemon has left behind
 	large   chan struct{}
 	refused chan error // why it could not be paused; capacity 1
 
-	mu       sync.Mutex
-	cancels  map[uint64]context.CancelFunc // of calls in progress
-	resolves map[uint32]*line              // by uid, while it has some
-	watched  map[uint64]target             // executions whose end has yet to be told, by the call that started or attached them
-	pausing  *suspension                   // asked for, and not carried out
+	mu      sync.Mutex
+	cancels map[uint64]context.CancelFunc // of calls in progress
+	lines   map[turn]*line                // while somebody is in them
+	watched map[uint64]target             // executions whose end has yet to be told, by the call that started or attached them
+	pausing *suspension                   // asked for, and not carried out
+}
+
+// turn is what calls of a kind wait for that a user has.
+type turn struct {
+	kind kind
+	uid  uint32
 }
 
 // line is those of one user who look at paths, and those who wait to.
 type line struct {
-	turns chan struct{} // capacity maxResolves
-	in    int           // looking or waiting
+	turns chan struct{}
+	in    int // looking or waiting
 }
 
+// newSlots are those of one Listener, whoever is connected.
+func newSlots() chan struct{} { return make(chan struct{}, maxCalls) }
+
 // serverOn returns the server of a connection, which it owns from now on, and whatever it returns.
-func serverOn(conn *net.UnixConn, h Handler) (*server, error) {
+func serverOn(conn *net.UnixConn, h Handler, slots chan struct{}) (*server, error) {
 	socket, err := packet.NewConn(conn)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("daemon socket: %w", err)
 	}
-	s := newServer(socket, h)
+	s := newServer(socket, h, slots)
 	s.conn = conn
 	return s, nil
 }
 
-func newServer(socket *packet.Conn, h Handler) *server {
+func newServer(socket *packet.Conn, h Handler, slots chan struct{}) *server {
 	return &server{
 		socket:  socket,
 		handler: h,
-		slots:   make(chan struct{}, maxCalls),
+		slots:   slots,
 		large:   make(chan struct{}, maxLarge),
 		refused: make(chan error, 1),
 		cancels: map[uint64]context.CancelFunc{},
-
-		resolves: map[uint32]*line{},
-		watched:  map[uint64]target{},
+		lines:   map[turn]*line{},
+		watched: map[uint64]target{},
 	}
 }
 
 // serve answers the daemon until the connection is lost or ctx ends, calls left when nothing
-// more will be received, and waits for every call but resolves to return. It closes the connection. A
+// more will be received, and waits for the calls to return, as long as leaving. It closes the connection. A
 // daemon that leaves is no error; the handler is told of it. If ctx has ended it is the runner that leaves, and what
 // becomes of its sessions is for its caller to say. It returns ErrSuspended, with the
 // conversation between two messages, when pause has asked for it.
@@ -106,7 +119,15 @@ func (s *server) serve(ctx context.Context, left func()) error {
 	cancel()
 	defer time.AfterFunc(lastStarts, s.cancelAll).Stop()
 	defer context.AfterFunc(ctx, s.cancelAll)()
-	s.calls.Wait()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.calls.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(lastStarts + leaving):
+	}
 	if ctx.Err() == nil {
 		s.handler.Disconnected()
 	}
@@ -265,6 +286,12 @@ func (s *server) begin(ctx context.Context, id uint64, large bool) (_ context.Co
 		s.large <- struct{}{}
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	small := sync.OnceFunc(func() {
+		if large {
+			<-s.large
+		}
+	})
+	context.AfterFunc(ctx, small) // one that is given up may hang, and those are counted by user
 	s.mu.Lock()
 	_, taken := s.cancels[id]
 	if !taken {
@@ -276,9 +303,7 @@ func (s *server) begin(ctx context.Context, id uint64, large bool) (_ context.Co
 		delete(s.cancels, id)
 		s.mu.Unlock()
 		cancel()
-		if large {
-			<-s.large
-		}
+		small()
 		<-s.slots
 	}
 	if taken {
@@ -305,37 +330,48 @@ func (s *server) cancelAll() {
 
 // resolve waits for a turn of the caller's.
 func (s *server) resolve(ctx context.Context, c resolveCall) ([]Resolved, error) {
-	l, leave := s.lineOf(c.Caller.UID)
-	defer leave()
-	select {
-	case l.turns <- struct{}{}:
-		defer func() { <-l.turns }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	leave, err := s.queue(ctx, turn{kindResolve, c.Caller.UID}, maxResolves)
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	return s.handler.Resolve(ctx, c.Caller, c.Paths)
 }
 
-func (s *server) lineOf(uid uint32) (l *line, leave func()) {
+// queue waits until it is one of at most so many who have a turn, which leave gives back.
+func (s *server) queue(ctx context.Context, t turn, most int) (leave func(), err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l = s.resolves[uid]; l == nil {
-		l = &line{turns: make(chan struct{}, maxResolves)}
-		s.resolves[uid] = l
+	l := s.lines[t]
+	if l == nil {
+		l = &line{turns: make(chan struct{}, most)}
+		s.lines[t] = l
 	}
 	l.in++
-	return l, func() {
+	s.mu.Unlock()
+	out := func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if l.in--; l.in == 0 {
-			delete(s.resolves, uid)
+			delete(s.lines, t)
 		}
+	}
+	select {
+	case l.turns <- struct{}{}:
+		return func() { <-l.turns; out() }, nil
+	case <-ctx.Done():
+		out()
+		return nil, ctx.Err()
 	}
 }
 
-// open does not keep a session that was built for nobody. A daemon that gives up once it
+// open waits for a turn of the caller's, and does not keep a session that was built for nobody. A daemon that gives up once it
 // is built finds it by its name: its cancel comes before its close.
 func (s *server) open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
+	leave, err := s.queue(ctx, turn{kindOpen, spec.Caller.UID}, maxOpens)
+	if err != nil {
+		return sandbox.Enforced{}, err
+	}
+	defer leave()
 	e, err := s.handler.Open(ctx, spec)
 	if err == nil && ctx.Err() != nil {
 		_, err = s.handler.Close(context.WithoutCancel(ctx), spec.Session)

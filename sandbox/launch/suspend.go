@@ -23,7 +23,7 @@ type suspension struct {
 }
 
 // Suspend makes Serve return, between two messages and once every call in progress has been
-// answered. If that is not so when ctx ends, Serve goes on. Daemons notice nothing but that
+// answered, and none is left behind: execve waits for threads that wait for a file system. If that is not so when ctx ends, Serve goes on. Daemons notice nothing but that
 // answers take longer.
 func (l *Listener) Suspend(ctx context.Context) error {
 	s := suspension{ctx, make(chan error, 1)}
@@ -179,7 +179,7 @@ func Resume(st State, sockets []*os.File, uid uint32, h Handler) (_ *Listener, e
 	if !st.Connected {
 		return l, nil
 	}
-	s, err := serverOn(conns[0], h)
+	s, err := serverOn(conns[0], h, l.slots)
 	if err != nil {
 		l.abandon(conns)
 		return nil, fmt.Errorf("resume: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -257,6 +258,50 @@ func TestSuspendRefused(t *testing.T) {
 	if err := p.Suspend(short); err == nil {
 		t.Error("suspended, and nobody serves")
 	}
+}
+
+// A call that hangs when its daemon has left does not keep the next one waiting. The runner is not replaced while it does: its
+// thread would not end. What it comes to is undone.
+func TestCallLeftBehind(t *testing.T) {
+	defer func(before time.Duration) { leaving = before }(leaving)
+	leaving = 50 * time.Millisecond
+	p, socket := newProgram(t)
+	first, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go first.Open(context.Background(), sandbox.Spec{Session: "stuck"})
+	for opens := 0; opens == 0; time.Sleep(time.Millisecond) {
+		p.fake.mu.Lock()
+		opens = p.fake.opens
+		p.fake.mu.Unlock()
+	}
+	first.Disconnect()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	second, err := Dial(ctx, socket)
+	if err != nil {
+		close(p.fake.hang)
+		t.Fatal(err)
+	}
+	mustHold(t, second)
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := p.Suspend(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("suspended: %v", err)
+	}
+	close(p.fake.hang)
+	p.suspend(t) // once it has ended
+	p.serve(t)
+	mustHold(t, second)
+	p.fake.mu.Lock()
+	if !slices.Contains(p.fake.closed, "stuck") {
+		t.Errorf("what was built for nobody is not closed: %q", p.fake.closed)
+	}
+	p.fake.mu.Unlock()
+	second.Disconnect()
+	p.stop()
+	<-p.served
 }
 
 // No call is lost or answered twice, whenever the program is replaced.
