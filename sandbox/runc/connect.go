@@ -21,7 +21,7 @@ func (r *Runner) Connect(ctx context.Context, id string, port uint16) (*os.File,
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nil, sandbox.Errorf(sandbox.CodeNotListening, "nothing listens on port %d of the session", port)
 	case errors.Is(err, guest.ErrGone):
-		return nil, sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+		return nil, errEnded
 	case err != nil:
 		return nil, sandbox.Errorf(sandbox.CodeNetwork, "port %d of the session: %v", port, err)
 	}

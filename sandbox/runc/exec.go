@@ -59,7 +59,7 @@ func (r *Runner) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exit
 	if err != nil {
 		return launch.Streams{}, err
 	}
-	if err := r.renew(s); err != nil {
+	if err := r.renew(ctx, s); err != nil {
 		return launch.Streams{}, err
 	}
 	var undo cleanup.Stack // what is undone when the start fails
@@ -254,7 +254,7 @@ func refused(err error) error {
 	var e *guest.Error
 	switch {
 	case errors.Is(err, guest.ErrGone):
-		return sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+		return errEnded
 	case errors.As(err, &e) && e.Stage == guest.StageTerminal:
 		return sandbox.Errorf(sandbox.CodeTerminal, "%s: %v", e.Op, e.Errno)
 	case errors.As(err, &e) && e.Stage == guest.StageWorkdir:
@@ -395,7 +395,7 @@ func undelivered(err error) error {
 	case errors.Is(err, syscall.EINVAL):
 		return sandbox.Errorf(sandbox.CodeInvalidSpec, "no such signal")
 	case errors.Is(err, guest.ErrGone):
-		return sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+		return errEnded
 	}
 	return err
 }

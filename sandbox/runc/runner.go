@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -48,6 +49,7 @@ type Runner struct {
 	stock        *stock
 	place        string                  // where a staging mounts the root
 	placeholders *workspace.Placeholders // of all sessions
+	renewing     atomic.Int32            // renews under way, whether somebody waits for them or not
 	swept        []*os.File              // see sweepBoxes
 
 	// Nil but in tests: what Open does after a step, which may fail or change what was built, and what the
@@ -228,7 +230,7 @@ func sealed(path string) (*os.File, error) {
 func (r *Runner) Host() sandbox.Host { return r.options.Host }
 
 // Shutdown destroys every session and gives back what the runner holds. No call may
-// be in progress, and none may follow.
+// be in progress but those that wait for a file system, which end with the process, and none may follow.
 func (r *Runner) Shutdown() error {
 	r.Abandoned()
 	for _, slot := range r.stock.close() {

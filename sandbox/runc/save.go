@@ -120,6 +120,10 @@ func (r *Runner) Save(ctx context.Context) (state []byte, files []*os.File, err 
 	for _, slot := range r.stock.close() {
 		r.discard(slot)
 	}
+	// Their threads would keep execve, and with it everybody, waiting.
+	if n := int(r.renewing.Load()) + r.placeholders.Hanging(); n > 0 {
+		return nil, nil, fmt.Errorf("save: %d look at a file system that does not answer", n)
+	}
 	var handed bundle
 	out := saved{Version: stateVersion, Lock: handed.add(r.state), IDs: handed.add(r.ids.file), Ranges: r.ids.all()}
 	for _, f := range r.swept {

@@ -38,8 +38,8 @@ type session struct {
 	life context.Context // ends when the session is closed
 	die  context.CancelFunc
 
-	freezing sync.Mutex // one Freeze at a time
-	guarding sync.Mutex // one renew at a time
+	freezing sync.Mutex    // one Freeze at a time
+	guarding chan struct{} // capacity 1: one renew at a time, and none after the end
 
 	mu       sync.Mutex
 	closed   bool
@@ -59,7 +59,7 @@ type session struct {
 // newSession returns a session of which nothing has been built.
 func (r *Runner) newSession(spec sandbox.Spec) *session {
 	life, die := context.WithCancel(context.Background())
-	return &session{spec: spec, life: life, die: die, tell: r.options.Tell, execs: map[string]*execution{}, leaves: map[string]*execution{}, spaces: map[string]*workspace.Space{}}
+	return &session{spec: spec, life: life, die: die, guarding: make(chan struct{}, 1), tell: r.options.Tell, execs: map[string]*execution{}, leaves: map[string]*execution{}, spaces: map[string]*workspace.Space{}}
 }
 
 // hostUID and hostGID are what executions run as outside.
@@ -143,6 +143,10 @@ func (r *Runner) Close(_ context.Context, id string) (sandbox.Usage, error) {
 	if err != nil {
 		return usage, fmt.Errorf("close session %s: %w", id, err)
 	}
+	select {
+	case s.guarding <- struct{}{}:
+	case <-time.After(dying): // what is reserved from here on is the next runner's to remove
+	}
 	if err := r.placeholders.Release(id); err != nil {
 		s.tell("session %s: %v", id, err)
 	}
@@ -220,7 +224,9 @@ func (s *session) letGo() {
 func (s *session) root() (*os.File, error) {
 	root, err := s.box.open("root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	if err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+		return nil, errEnded
 	}
 	return root, nil
 }
+
+var errEnded = sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")

@@ -125,19 +125,44 @@ func (r *Runner) overlay(id, target string) (*session, *workspace.Space, error) 
 }
 
 // renew sees to it that what is protected in shared directories is protected when a command starts, whatever the host
-// has done to it since the last one did. Over an overlay there is nothing that it could do.
-func (r *Runner) renew(s *session) error {
-	s.guarding.Lock()
-	defer s.guarding.Unlock()
-	for _, m := range s.spec.Mounts {
-		if len(m.Protected) == 0 || m.Overlay != nil {
-			continue
-		}
-		if err := r.renewMount(s, m); err != nil {
-			return err
-		}
+// has done to it since the last one did. Over an overlay there is nothing that it could do. It looks at callers' directories: where
+// those do not answer, it ends with ctx or with the session, and goes on by itself.
+func (r *Runner) renew(ctx context.Context, s *session) error {
+	shared := func(m sandbox.Mount) bool { return len(m.Protected) > 0 && m.Overlay == nil }
+	if !slices.ContainsFunc(s.spec.Mounts, shared) {
+		return nil
 	}
-	return nil
+	select {
+	case s.guarding <- struct{}{}:
+	case <-s.life.Done():
+		return errEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	r.renewing.Add(1)
+	renewed := make(chan error, 1)
+	go func() {
+		defer r.renewing.Add(-1)
+		defer func() { <-s.guarding }()
+		for _, m := range s.spec.Mounts {
+			if !shared(m) {
+				continue
+			}
+			if err := r.renewMount(s, m); err != nil {
+				renewed <- err
+				return
+			}
+		}
+		renewed <- nil
+	}()
+	select {
+	case err := <-renewed:
+		return err
+	case <-s.life.Done():
+		return errEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (r *Runner) renewMount(s *session, m sandbox.Mount) error {
@@ -158,7 +183,7 @@ func (r *Runner) renewMount(s *session, m sandbox.Mount) error {
 func (s *session) mountNamespace() (*os.File, error) {
 	ns, err := s.box.open("ns/mnt", os.O_RDONLY)
 	if err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeNoSession, "the session has ended")
+		return nil, errEnded
 	}
 	return ns, nil
 }

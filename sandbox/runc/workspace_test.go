@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
+	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
 
 // TestOverlay has a session write over a directory of root's and of another user's. The directory is as it was until
@@ -210,6 +212,72 @@ func TestProtected(t *testing.T) {
 			}
 			before.mustLeaveNothing(t, r)
 		}
+	}
+}
+
+// Where a caller's directory does not answer any more, a start ends with who waits for it, and the session is closed. The runner is not
+// replaced while it still looks.
+func TestSourceHangs(t *testing.T) {
+	r := newRunner(t)
+	answer := make(chan struct{})
+	answers := sync.OnceFunc(func() { close(answer) })
+	defer answers()
+	hung, err := workspace.OpenPlaceholders(filepath.Join(t.TempDir(), "placeholders"), func(s sandbox.Source) (*os.File, error) {
+		<-answer
+		return reopen(s, true)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func(before *workspace.Placeholders) { r.placeholders = before }(r.placeholders)
+	r.placeholders = hung
+	spec := hostSpec("hung")
+	dir := mkdir(t, filepath.Join(sharedDir(t), "work"), 0o755, 0)
+	spec.Mounts = []sandbox.Mount{{Source: source(t, r, spec.Caller, dir), Target: "/work", Protected: []string{".mcp.json"}}}
+	open(t, r, spec)
+	s, err := r.session("hung")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.guarding <- struct{}{} // a renew that hangs
+	begin := func(ctx context.Context) error {
+		_, err := r.Start(ctx, sandbox.Exec{Session: "hung", ID: "x", Argv: []string{"/bin/true"}, Cwd: "/"}, nil, func(sandbox.Result) {})
+		return err
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := begin(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a start: %v", err)
+	}
+	started, closed := make(chan error, 1), make(chan error, 1)
+	go func() { started <- begin(context.Background()) }()
+	go func() {
+		_, err := r.Close(context.Background(), "hung")
+		closed <- err
+	}()
+	for what, end := range map[string]chan error{"<nil>": closed, sandbox.CodeNoSession: started} {
+		select {
+		case err := <-end:
+			if codeOf(err) != what {
+				t.Errorf("got %v, want code %q", err, what)
+			}
+		case <-time.After(30 * time.Second):
+			t.Errorf("no end with code %q", what)
+		}
+	}
+	if _, _, err := r.Save(t.Context()); err == nil {
+		t.Error("saved")
+		r.Continue()
+	}
+	answers()
+	for range 1000 {
+		if _, err = os.Lstat(filepath.Join(dir, ".mcp.json")); err != nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the placeholder is left: %v", err)
 	}
 }
 

@@ -140,6 +140,16 @@ func (p *Placeholders) Release(session string) error {
 	return errHangs
 }
 
+// Hanging is how many releases go on that nobody waits for any more.
+func (p *Placeholders) Hanging() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, of := range p.hanging {
+		n += of
+	}
+	return n
+}
+
 func (p *Placeholders) hang(uid uint32, more int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
