@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -215,7 +214,7 @@ func quote(s string) string {
 // answered with nothing, never a 5xx, and nothing of them comes back as a header or as an event
 // (T159, T160, T169).
 func TestHostilePositions(t *testing.T) {
-	b := newBox(t, Options{Keepalive: 10 * time.Millisecond})
+	b := newBox(t, Options{})
 	session := b.open(t)
 	ran, err := b.Exec(t.Context(), api.Exec{SessionID: session, Argv: []string{"echo", "x"}})
 	if err != nil {
