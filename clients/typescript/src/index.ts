@@ -11,7 +11,7 @@ export { Stockade, isDenied, type OpenOptions, type StockadeOptions } from "./cl
 export { Session, type ExecOptions, type ShellOptions } from "./session.js";
 export { Execution, Finished, type Written } from "./execution.js";
 export { Shell } from "./shell.js";
-export { Files } from "./files.js";
+export { Files, type Found } from "./files.js";
 export { ConnectionError, Denied, Faulted, FileError, GoneError, OperationError, RequestError, StockadeError } from "./errors.js";
 export { parse, stringify, type Json } from "./json.js";
 export type { Ask, CallOptions, Reply } from "./transport.js";

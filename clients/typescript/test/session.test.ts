@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { getEventListeners } from "node:events";
-import { mkdtemp, readFile, symlink } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -148,6 +148,29 @@ describe("a session", { skip: without }, () => {
       [() => f.write("large", "", { mode: "create_new" }), "conflict", "file_exists"],
     ] as const) {
       await assert.rejects(refused(), (e: FileError) => e instanceof FileError && e.status === status && e.code === code);
+    }
+  });
+
+  test("leaves out nothing of a file or a directory", async () => {
+    const f = s.files;
+    const lines = Array.from({ length: 120_000 }, (_, i) => `line ${i} of a file that no answer has room for: \u20ac\n`);
+    await writeFile(join(tree, "huge"), lines.join(""));
+    assert.equal((await f.readText("huge")) === lines.join(""), true, "a file of more than 4 MiB");
+    assert.equal(Buffer.from(await f.read("huge")).equals(Buffer.from(lines.join(""))), true);
+    assert.equal((await f.readText("huge", { start_line: 11, max_lines: 110_000 })) === lines.slice(10, 110_010).join(""), true);
+    assert.equal((await f.read("huge", { offset_bytes: 5, max_bytes: 5_000_000 })).length, 5_000_000);
+    await mkdir(join(tree, "many"));
+    const names = Array.from({ length: 101 }, (_, i) => `name-${String(i).padStart(3, "0")}`);
+    for (const name of names) await writeFile(join(tree, "many", name), "match\n");
+    const listed = await f.list("many");
+    assert.deepEqual([...listed], names);
+    assert.equal(listed.truncated, false);
+    for (const [found, some] of [
+      [listed, await f.list("many", { max_results: 3 })],
+      [await f.glob("many/*"), await f.glob("many/*", undefined, { max_results: 3 })],
+      [await f.grep("match", "many"), await f.grep("match", "many", { max_results: 3 })],
+    ] as const) {
+      assert.deepEqual([found.length, found.truncated, some.length, some.truncated], [101, false, 3, true]);
     }
   });
 
