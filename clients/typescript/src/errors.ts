@@ -26,8 +26,13 @@ export class RequestError extends StockadeError {
 
 /** The position in a stream is not kept any more. */
 export class GoneError extends StockadeError {
-  constructor(readonly gone: Gone) {
-    super("gone", `gone: what followed ${gone.from} is not kept any more; ${gone.first_available} is the first position that is`);
+  constructor(
+    /** What was asked for, and the first position that there is, where that is known. */
+    readonly gone: Gone,
+    options?: ErrorOptions,
+  ) {
+    const first = gone.first_available === undefined ? "" : `; ${gone.first_available} is the first position that is`;
+    super("gone", `gone: what followed ${gone.from} is not kept any more${first}`, options);
   }
 }
 
@@ -40,7 +45,7 @@ export abstract class OperationError extends StockadeError {
     super(receipt.error_code ?? receipt.outcome, message);
   }
 
-  /** The id of the operation: `stockade why` and `stockade receipts` take it. */
+  /** The id of the operation: `stockade policy why` and `stockade receipts` take it. */
   get intent(): string {
     return this.receipt.intent_id;
   }

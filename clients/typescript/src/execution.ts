@@ -1,7 +1,7 @@
 /** A command: what it writes, what it reads, and how it ends. */
 import { randomUUID } from "node:crypto";
 import { Faulted, GoneError, settled } from "./errors.js";
-import type { ControlResult, Event, ExecResult, Output, Process, ProcessInput, Receipt } from "./schema.js";
+import type { ControlResult, Event, ExecResult, FrameList, Output, Process, ProcessInput, Receipt } from "./schema.js";
 import type { Session } from "./session.js";
 import type { CallOptions } from "./transport.js";
 
@@ -97,8 +97,8 @@ export class Execution implements AsyncIterable<Event> {
         query: { after: seq, wait_ms: 30_000 },
         signal,
       });
-      const page = document as { frames: { seq: number | bigint }[]; gone?: { first_available?: string }; receipt?: Receipt };
-      seq = page.frames.length > 0 ? String(page.frames.at(-1)!.seq) : seq;
+      const page = document as FrameList;
+      seq = page.gone?.first_available ?? String(page.frames?.at(-1)?.seq ?? seq); // only the end is waited for
       this.#ended(page.receipt);
     }
     return this.#receipt;

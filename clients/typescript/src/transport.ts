@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ConnectionError, Denied, Faulted, GoneError, RequestError } from "./errors.js";
 import { parse, stringify } from "./json.js";
-import { routes, type Receipt, type Routes, type Scope } from "./schema.js";
+import { routes, type Gone, type Receipt, type Routes, type Scope } from "./schema.js";
 import { shape } from "./shape.js";
 
 export interface TransportOptions {
@@ -96,7 +96,7 @@ export class Transport {
         if (!(response.headers["content-type"] ?? "").startsWith("application/x-ndjson")) {
           const document = read(name, status, await collect(response, ask.signal));
           if (status >= 400 && isReceipt(document)) throw refused(document);
-          if (status === 410) throw new GoneError((document as { gone: never }).gone);
+          if (status === 410) throw new GoneError((document as { gone: Gone }).gone);
           throw new RequestError("internal_error", `${name} answered ${status} without a stream`, status);
         }
         for await (const line of lines(response)) {
@@ -109,6 +109,7 @@ export class Transport {
         return;
       } catch (error) {
         ask.signal?.throwIfAborted();
+        if (error instanceof RequestError && error.code === "gone") throw new GoneError({ from: at ?? "0" }, { cause: error }); // as older supervisors say it
         if (!isPassing(error)) throw error;
         await lost.next(error, ask.signal, this.#options.onLost, undefined);
       } finally {
@@ -253,7 +254,7 @@ export function read(name: keyof Routes, status: number, body: Uint8Array): unkn
     const { code, message } = members["error"] as { code: string; message: string };
     throw new RequestError(code, message, status);
   }
-  const as = routes[name].replies[status] ?? ("intent_id" in members && "outcome" in members ? "Receipt" : undefined);
+  const as = routes[name].replies[status === 410 ? 200 : status] ?? ("intent_id" in members && "outcome" in members ? "Receipt" : undefined);
   if (as === undefined) throw new RequestError("internal_error", `${name} answered ${status} with something else`, status);
   return shape(as, document);
 }

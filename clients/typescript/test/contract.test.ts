@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { codes, parse, RequestError, routes, shapes, Stockade, stringify, Denied, Faulted, type Routes } from "stockade";
+import { codes, GoneError, parse, RequestError, routes, shapes, Stockade, stringify, Denied, Faulted, type Routes } from "stockade";
 
 interface Golden {
   route: keyof Routes;
@@ -151,6 +151,8 @@ describe("the contract", { skip: !existsSync(routesFile) && "docs/api is not her
           const { error: said } = parse(g.reply) as { error: { code: string; message: string } };
           assert.deepEqual([error.code, error.message, error.status], [said.code, `${said.code}: ${said.message}`, g.status]);
           assert.ok(codes[error.code] !== undefined, `${error.code} is not in the contract`);
+        } else if (error instanceof GoneError) {
+          assert.deepEqual([g.status, error.gone], [410, (parse(g.reply) as { gone: unknown }).gone]);
         } else if (error instanceof Denied || error instanceof Faulted) {
           assert.equal(stringify(error.receipt), stringify(parse(g.reply)));
         } else {
