@@ -12,7 +12,7 @@ export interface StockadeOptions {
   socket?: string | undefined;
   /** Declared with every call: it tells apart the agents that one process serves. */
   scope?: Scope | undefined;
-  /** How long a supervisor that has answered before may be away, in milliseconds: 30 000. */
+  /** How long a supervisor that this client has met may be away at a time, in milliseconds: 30 000. */
   patience?: number | undefined;
   /** Told each time a connection was lost, before what was asked is asked again. */
   onLost?: ((reason: Error) => void) | undefined;
@@ -125,7 +125,7 @@ export class Stockade {
     return ((await this.call("GET /v1/tools", { query: { profile }, ...options })).document as { tools: Tool[] }).tools;
   }
 
-  /** Closes the connections that nothing uses, so that the process can end. */
+  /** Closes the connections that nothing uses, so that the process can end. What is being asked is still answered. */
   close(): void {
     this.#transport.close();
   }

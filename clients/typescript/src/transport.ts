@@ -13,7 +13,7 @@ import { shape } from "./shape.js";
 export interface TransportOptions {
   socket: string;
   scope: Scope | undefined;
-  /** How long a supervisor that was there may be away, in milliseconds. */
+  /** How long a supervisor that was there may be away at a time, in milliseconds. */
   patience: number;
   /** Told each time something broke off, before it is taken up again. */
   onLost: ((reason: Error) => void) | undefined;
@@ -43,21 +43,24 @@ type Query = Record<string, string | number | bigint | boolean | readonly string
 
 const pauses = [20, 50, 100, 200, 400, 800, 1000];
 
+const held = 1000; // milliseconds that a connection has to hold, to be a sign that the supervisor is there
+
 /** What is over in a moment: the supervisor is about to be another one, or has no room. */
 const passing = new Set<string>(["shutting_down", "too_many_connections", "too_many_requests"]);
 
 export class Transport {
   readonly #options: TransportOptions;
   readonly #agent = new http.Agent({ keepAlive: true, maxFreeSockets: 64 });
-  #known = false; // it has answered once
+  #known = false; // there was a connection once
 
   constructor(options: TransportOptions) {
     this.#options = options;
   }
 
-  /** Closes the connections that nothing uses. */
+  /** Closes the connections that nothing uses, and from here on each one when what uses it has ended. */
   close(): void {
-    this.#agent.destroy();
+    this.#agent.maxFreeSockets = 0;
+    for (const socket of Object.values(this.#agent.freeSockets).flat()) socket?.destroy();
   }
 
   /**
@@ -68,8 +71,9 @@ export class Transport {
     const route = routes[name];
     const key = route.key ? (ask.key ?? randomUUID()) : undefined;
     const message = this.#message(name, ask, key);
-    return this.#patiently(key, ask.signal, route.key || route.repeatable, async () => {
-      const response = await this.#send(message, undefined, ask.signal);
+    if (ask.preferAsync) message.headers["Prefer"] = "respond-async";
+    return this.#patiently(key, ask.signal, route.key || route.repeatable, async (patience) => {
+      const response = await this.#send(message, ask.signal, patience);
       const status = response.statusCode ?? 0;
       const body = await collect(response, ask.signal);
       if (route.replies[status] === "bytes") return { status, document: body as never };
@@ -86,12 +90,14 @@ export class Transport {
   async *follow<R extends keyof Routes, E>(name: R, ask: Ask<R>, after: string | undefined, cursor: (event: E) => string | undefined): AsyncGenerator<E, void, undefined> {
     const event = routes[name].event;
     if (event === undefined) throw new TypeError(`${name} is no stream`);
-    let at = after;
-    for (let lost = new Patience(this.#options.patience, this.#known); ; ) {
+    const patience = new Patience(this.#options, undefined, ask.signal);
+    for (let at = after; ; ) {
       let response: http.IncomingMessage | undefined;
       try {
         const query = at === undefined || at === "" ? ask.query : { ...ask.query, after: at };
-        response = await this.#send(this.#message(name, { ...ask, query } as Ask<R>, undefined), "application/x-ndjson", ask.signal);
+        const message = this.#message(name, { ...ask, query } as Ask<R>, undefined);
+        message.headers["Accept"] = "application/x-ndjson";
+        response = await this.#send(message, ask.signal, patience);
         const status = response.statusCode ?? 0;
         if (!(response.headers["content-type"] ?? "").startsWith("application/x-ndjson")) {
           const document = read(name, status, await collect(response, ask.signal));
@@ -100,7 +106,7 @@ export class Transport {
           throw new RequestError("internal_error", `${name} answered ${status} without a stream`, status);
         }
         for await (const line of lines(response)) {
-          lost = new Patience(this.#options.patience, true);
+          patience.restore();
           const document = shape(event, parse(line)) as E;
           const position = cursor(document);
           yield document;
@@ -111,24 +117,24 @@ export class Transport {
         ask.signal?.throwIfAborted();
         if (error instanceof RequestError && error.code === "gone") throw new GoneError({ from: at ?? "0" }, { cause: error }); // as older supervisors say it
         if (!isPassing(error)) throw error;
-        await lost.next(error, ask.signal, this.#options.onLost, undefined);
+        await patience.next(error, this.#known);
       } finally {
         response?.destroy();
       }
     }
   }
 
-  async #patiently<T>(key: string | undefined, signal: AbortSignal | undefined, repeatable: boolean, attempt: () => Promise<T>): Promise<T> {
-    const lost = new Patience(this.#options.patience, this.#known);
+  async #patiently<T>(key: string | undefined, signal: AbortSignal | undefined, repeatable: boolean, attempt: (patience: Patience) => Promise<T>): Promise<T> {
+    const patience = new Patience(this.#options, key, signal);
     for (;;) {
       try {
         signal?.throwIfAborted();
-        return await attempt();
+        return await attempt(patience);
       } catch (error) {
         signal?.throwIfAborted();
         if (!isPassing(error)) throw error;
         if (!repeatable && error instanceof Lost && !error.unsent) throw new ConnectionError(error.message, key, { cause: error });
-        await lost.next(error as Error, signal, this.#options.onLost, key);
+        await patience.next(error, this.#known);
       }
     }
   }
@@ -156,19 +162,17 @@ export class Transport {
       headers["Content-Type"] = "application/json";
     }
     if (key !== undefined) headers["Idempotency-Key"] = key;
-    if (ask.preferAsync) headers["Prefer"] = "respond-async";
     if (this.#options.scope !== undefined) headers["Stockade-Scope"] = ascii(stringify(this.#options.scope));
     return { method: name.slice(0, space), path: query.size > 0 ? `${path}?${query}` : path, headers, body };
   }
 
   /** Sends a request and returns the answer's head. Whatever keeps it from being one is Lost. */
-  #send(message: Message, accept: string | undefined, signal: AbortSignal | undefined): Promise<http.IncomingMessage> {
+  #send(message: Message, signal: AbortSignal | undefined, patience: Patience): Promise<http.IncomingMessage> {
     return new Promise((resolve, reject) => {
       const headers: Record<string, string | number> = { ...message.headers, Host: "stockade" };
-      if (accept !== undefined) headers["Accept"] = accept;
       if (message.body !== undefined) headers["Content-Length"] = Buffer.byteLength(message.body);
       else if (message.method !== "GET") headers["Content-Length"] = 0;
-      let connected = false;
+      let since: number | undefined; // when the connection was there
       const request = http.request({
         socketPath: this.#options.socket,
         method: message.method,
@@ -177,15 +181,19 @@ export class Transport {
         agent: this.#agent,
         ...(signal === undefined ? {} : { signal }),
       });
-      request.on("socket", (socket) => {
-        if (socket.connecting) socket.once("connect", () => (connected = true));
-        else connected = true;
-      });
-      request.on("response", (response) => {
+      const connected = () => {
+        since = performance.now();
         this.#known = true;
+      };
+      request.on("socket", (socket) => void (socket.connecting ? socket.once("connect", connected) : connected()));
+      request.on("response", (response) => {
+        patience.waited(since);
         resolve(response);
       });
-      request.on("error", (error) => reject(new Lost(`${message.method} ${message.path}: ${error.message}`, !connected, error)));
+      request.on("error", (error) => {
+        patience.waited(since);
+        reject(new Lost(`${message.method} ${message.path}: ${error.message}`, since === undefined, error));
+      });
       request.end(message.body);
     });
   }
@@ -209,31 +217,47 @@ class Lost extends Error {
   }
 }
 
-/** How long to go on trying. Where the supervisor has never been seen, one that is not there is told at once. */
+/**
+ * How long to go on asking. The clock begins with the first loss in a row, and again with every sign that the supervisor is there: a
+ * command may run for hours, and its supervisor be replaced as often as it likes. One that has never been there is told at once.
+ */
 class Patience {
   #attempt = 0;
-  #until: number;
+  #since: number | undefined; // the first loss in a row
 
   constructor(
-    readonly patience: number,
-    readonly known: boolean,
-  ) {
-    this.#until = performance.now() + patience;
+    readonly options: TransportOptions,
+    readonly key: string | undefined,
+    readonly signal: AbortSignal | undefined,
+  ) {}
+
+  /** The supervisor is there. */
+  restore(): void {
+    this.#attempt = 0;
+    this.#since = undefined;
   }
 
-  async next(error: unknown, signal: AbortSignal | undefined, onLost: ((reason: Error) => void) | undefined, key: string | undefined): Promise<void> {
-    if (error instanceof RequestError) {
-      if (error.code === "idempotency_in_flight") this.#until = performance.now() + this.patience; // it is there, and at work
-    } else if (!this.known && (error as Lost).unsent) {
-      throw new ConnectionError((error as Error).message, key, { cause: error });
+  /**
+   * A request has waited for the head of its answer since then. Only a connection that held is a sign: a supervisor that ends by what it
+   * is asked would be asked for ever.
+   */
+  waited(since: number | undefined): void {
+    if (since !== undefined && performance.now() - since >= Math.min(held, this.options.patience)) this.restore();
+  }
+
+  /** Waits until it is time to ask again, or throws what there is to say instead. */
+  async next(error: unknown, known: boolean): Promise<void> {
+    const refused = error instanceof RequestError;
+    if (refused && error.code === "idempotency_in_flight") this.#since = undefined; // it is there, and at work
+    const now = performance.now();
+    this.#since ??= now;
+    const left = this.#since + this.options.patience - now;
+    if (left <= 0 || (!refused && !known)) {
+      throw refused ? error : new ConnectionError((error as Lost).message, this.key, { cause: error });
     }
-    if (performance.now() >= this.#until) {
-      if (error instanceof RequestError) throw error;
-      throw new ConnectionError((error as Error).message, key, { cause: error });
-    }
-    onLost?.(error as Error);
-    const pause = pauses[Math.min(this.#attempt++, pauses.length - 1)]!;
-    await sleep(pause, undefined, signal === undefined ? {} : { signal }).catch(() => signal?.throwIfAborted());
+    this.options.onLost?.(error as Error);
+    const pause = Math.min(pauses[Math.min(this.#attempt++, pauses.length - 1)]!, left);
+    await sleep(pause, undefined, this.signal === undefined ? {} : { signal: this.signal }).catch(() => this.signal?.throwIfAborted());
   }
 }
 
