@@ -1,11 +1,12 @@
 /** A supervisor, and the sessions that it has. */
+import { randomUUID } from "node:crypto";
 import { resolve } from "node:path";
 import { Denied, settled } from "./errors.js";
 import { notices, position, sequence } from "./log.js";
 import { defined } from "./members.js";
-import type { BlobResult, Code, Decision, Local, Mount, Notice, Receipt, Routes, Scope, Session as SessionRecord, SessionOpen, Tool } from "./schema.js";
+import type { BlobResult, Code, Decision, Local, Mount, Notice, Pending, Receipt, Routes, Scope, Session as SessionRecord, SessionOpen, Tool } from "./schema.js";
 import { Session } from "./session.js";
-import { Transport, type Ask, type CallOptions, type Reply } from "./transport.js";
+import { Transport, type Ask, type Call, type CallOptions, type Reply } from "./transport.js";
 
 export interface StockadeOptions {
   /** Path of the socket; otherwise `STOCKADE_SOCKET`, or where supervisors usually have it. */
@@ -25,6 +26,7 @@ export interface OpenOptions extends Omit<SessionOpen, "target" | "scope">, Omit
 }
 
 const usual = "/run/stockade/stockade.sock";
+const settling = 10_000; // milliseconds, from an abort on, to find out what it leaves behind
 
 export class Stockade {
   readonly #transport: Transport;
@@ -42,13 +44,31 @@ export class Stockade {
    * Asks any route of the interface, with types from the contract. What comes back is what the supervisor said, receipts of
    * whatever outcome included; an operation with effect has a key, and is asked again when its answer is lost.
    */
-  call<R extends keyof Routes>(route: R, ask: Ask<R> = {}): Promise<Reply<R>> {
+  call<R extends keyof Routes>(route: R, ask: Call<R> = {}): Promise<Reply<R>> {
     return this.#transport.call(route, ask);
   }
 
   /** Carries out an operation with effect: its receipt, when it took place. Otherwise Denied or Faulted is thrown. */
   async settle<R extends keyof Routes>(route: R, ask: Ask<R>): Promise<Receipt> {
     return settled((await this.#transport.call(route, ask)).document as Receipt);
+  }
+
+  /**
+   * Asks for what stays until it is ended: a session, a shell, a command. An abort leaves nothing of it behind. Where no request has
+   * left, none will; where one may have arrived, it is asked by its key, for ten seconds at most, what there is, and `end` ends that.
+   */
+  async make<R extends keyof Routes>(route: R, ask: Ask<R>, end: (made: Reply<R>["document"]) => Promise<unknown> | undefined): Promise<Reply<R>["document"]> {
+    const key = ask.key ?? randomUUID();
+    let sent = false;
+    try {
+      return (await this.#transport.call(route, { ...ask, key }, () => (sent = true))).document;
+    } catch (error) {
+      if (sent && ask.signal?.aborted) {
+        const again = { ...ask, key, preferAsync: true, signal: AbortSignal.timeout(settling) };
+        void this.#transport.call(route, again).then(({ document }) => end(document)).catch(() => undefined); // nobody waits who could be told
+      }
+      throw error;
+    }
   }
 
   /** Follows a route that is a stream, and takes it up again where it broke off. */
@@ -62,16 +82,23 @@ export class Stockade {
   }
 
   /**
-   * Opens a session. It ends with `close`, at the end of an `await using` block, or when its time is over.
+   * Opens a session. It ends with `close`, at the end of an `await using` block, or when its time is over. Abort leaves none behind.
    *
    *     await using s = await new Stockade().open({ profile: "workspace", mounts: [".:/work:rw"], workdir: "/work" });
    */
   async open(options: OpenOptions = {}): Promise<Session> {
-    const { mounts, root, workdir, env, network_mode, egress, hostname, key, signal, preferAsync: _, ...rest } = options;
+    const { mounts, root, workdir, env, network_mode, egress, hostname, key, signal, ...rest } = options;
     const local: Local = { ...defined({ root, workdir, env, network_mode, egress, hostname }) };
     if (mounts !== undefined) local.mounts = mounts.map(mount);
-    const receipt = await this.settle("POST /v1/sessions", { body: { target: { local }, ...defined(rest) } as SessionOpen, key, signal });
+    const body = { target: { local }, ...defined(rest) } as SessionOpen;
+    const receipt = settled((await this.make("POST /v1/sessions", { body, key, signal }, (made) => this.#unopen(made))) as Receipt);
     return new Session(this, receipt.session_id!, receipt);
+  }
+
+  /** Closes what was opened for somebody who has gone; one that waits for leave is taken back. */
+  #unopen(made: Receipt | Pending): Promise<unknown> | undefined {
+    if ("outcome" in made) return made.outcome === "ok" ? this.session(made.session_id!).close({ mode: "force" }) : undefined;
+    return made.approval_id === undefined ? undefined : this.settle("POST /v1/approvals/{approval_id}/deny", { path: { approval_id: made.approval_id }, body: {} });
   }
 
   /** Opens a session for as long as `use` takes, and returns what that returns. */

@@ -121,7 +121,9 @@ export class ConnectionError extends StockadeError {
 
 /** The receipt of what took place; otherwise the error that it is. */
 export function settled(receipt: Receipt): Receipt {
-  switch (receipt.outcome) {
+  switch (receipt.outcome as string | undefined) {
+    case undefined:
+      throw new TypeError("this has not ended, and has no receipt yet: `call` tells of what goes on");
     case "ok":
       return receipt;
     case "denied":

@@ -126,7 +126,7 @@ export class Files {
   }
 
   async #use<T extends Tool>(tool: T, ask: Record<string, unknown>, options: CallOptions): Promise<{ receipt: Receipt; result: ToolResult }> {
-    const { key, signal, preferAsync: _, ...rest } = options;
+    const { key, signal, ...rest } = options;
     const route = `POST /v1/sessions/{session_id}/fs/${tool}` as const;
     for (let tried = 1; ; tried++) {
       const { document } = await this.session.stockade.call(route, { path: { session_id: this.session.id }, body: { ...ask, ...defined(rest) }, key, signal } as never);

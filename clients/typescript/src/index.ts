@@ -14,5 +14,5 @@ export { Shell } from "./shell.js";
 export { Files, type Found } from "./files.js";
 export { ConnectionError, Denied, Faulted, FileError, GoneError, OperationError, RequestError, StockadeError } from "./errors.js";
 export { parse, stringify, type Json } from "./json.js";
-export type { Ask, CallOptions, Reply } from "./transport.js";
+export type { Ask, Call, CallOptions, Reply } from "./transport.js";
 export * from "./schema.js";

@@ -52,9 +52,10 @@ export class Session {
 
   /** Starts a command, to be followed, written to and ended while it runs. */
   async start(argv: readonly string[], options: ExecOptions = {}): Promise<Execution> {
-    options.signal?.throwIfAborted();
-    // The start is not broken off: what has been started is ended by its id.
-    return raced(this.#start(argv, options), options.signal);
+    const body = { ...(await this.#exec(argv, options)), wait: false };
+    const made = (await this.stockade.make("POST /v1/exec", { body, key: options.key, signal: options.signal }, this.#cancel)) as Pending | Receipt;
+    if ("outcome" in made) return new Execution(this, { ...ids(settled(made)), receipt: made }, options.signal);
+    return new Execution(this, made, options.signal);
   }
 
   /** An execution, by its id. */
@@ -63,14 +64,14 @@ export class Session {
     return new Execution(this, process, options.signal);
   }
 
-  /** Opens a shell. */
+  /** Opens a shell. Abort leaves none behind. */
   async shell(options: ShellOptions = {}): Promise<Shell> {
     const { terminal, argv = [], ...rest } = options;
     const body = { ...(await this.#exec(argv, rest)), ...defined({ terminal, argv: argv.length > 0 ? argv : undefined }) };
     if (argv.length === 0) delete (body as Partial<Exec>).argv;
-    const { document } = await this.stockade.call("POST /v1/shells", { body, key: options.key, signal: options.signal });
-    if ("outcome" in document) throw new Faulted(settled(document as Receipt));
-    return new Shell(this, document as ShellRecord);
+    const made = await this.stockade.make("POST /v1/shells", { body, key: options.key, signal: options.signal }, this.#cancel);
+    if ("outcome" in made) throw new Faulted(settled(made));
+    return new Shell(this, made);
   }
 
   /** Carries out a call of a tool as a model made it. A refusal is an answer, in the provider's form, too. */
@@ -126,18 +127,14 @@ export class Session {
     await this.close({ mode: "force" });
   }
 
-  async #start(argv: readonly string[], options: ExecOptions): Promise<Execution> {
-    const body = { ...(await this.#exec(argv, options)), wait: false };
-    const pending = (await this.stockade.call("POST /v1/exec", { body, key: options.key })).document as Pending | Receipt;
-    if ("outcome" in pending) return new Execution(this, { ...ids(settled(pending)), receipt: pending }, options.signal);
-    return new Execution(this, pending, options.signal);
-  }
+  /** Ends what was started for somebody who has gone. */
+  readonly #cancel = (made: Receipt | Pending | ShellRecord) => ("outcome" in made ? undefined : new Execution(this, made).cancel());
 
   async #exec(argv: readonly string[], options: ExecOptions): Promise<Exec> {
-    const { stdin, timeout, key: _key, signal: _signal, preferAsync: _async, ...rest } = options;
+    const { stdin, timeout, key: _, signal, ...rest } = options;
     const body: Exec = { session_id: this.id, argv: [...argv], ...defined(rest) };
     if ((typeof stdin === "string" || stdin instanceof Uint8Array) && stdin.length > inline) {
-      body.stdin = { blob_ref: { blob_ref: (await this.stockade.putBlob(stdin)).blob_ref } };
+      body.stdin = { blob_ref: { blob_ref: (await this.stockade.putBlob(stdin, { signal })).blob_ref } };
     } else if (stdin !== undefined) {
       body.stdin = input(stdin);
     }
@@ -150,14 +147,4 @@ const inline = 128 << 10; // what is more travels as a blob: policy judges 1 MiB
 
 function ids(receipt: Receipt): { exec_id: string; intent_id: string } {
   return { exec_id: receipt.exec_id!, intent_id: receipt.intent_id };
-}
-
-/** What is started although its caller has gone is ended as soon as it is there. */
-function raced(asked: Promise<Execution>, signal: AbortSignal | undefined): Promise<Execution> {
-  if (signal === undefined) return asked;
-  return new Promise((resolve, reject) => {
-    const aborted = () => reject(signal.reason);
-    signal.addEventListener("abort", aborted, { once: true });
-    asked.then(resolve, reject).finally(() => signal.removeEventListener("abort", aborted));
-  });
 }

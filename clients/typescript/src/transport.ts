@@ -25,8 +25,6 @@ export interface CallOptions {
   key?: string | undefined;
   /** Ends the waiting. Work goes on, unless the method says otherwise. */
   signal?: AbortSignal | undefined;
-  /** Policy may want somebody's leave: answer 202 instead of waiting for it. */
-  preferAsync?: boolean | undefined;
 }
 
 /** What a route takes. */
@@ -35,6 +33,12 @@ export type Ask<R extends keyof Routes> = {
   query?: Routes[R]["query"];
   body?: Routes[R]["body"] | Record<string, unknown>;
 } & CallOptions;
+
+/** What `call` takes besides. */
+export type Call<R extends keyof Routes> = Ask<R> & {
+  /** Policy may want somebody's leave: do not wait for it. The answer is then 202 and a `Pending`, which has no outcome yet. */
+  preferAsync?: boolean | undefined;
+};
 
 /** A document, and the status that it came with. */
 export type Reply<R extends keyof Routes> = { status: number; document: Routes[R]["replies"][keyof Routes[R]["replies"]] };
@@ -65,15 +69,15 @@ export class Transport {
 
   /**
    * Asks a route, and returns what it answers: a receipt, whatever its outcome, or what was asked for. A read that was denied is
-   * Denied, and what never became an operation a RequestError.
+   * Denied, and what never became an operation a RequestError. `sent` is told when something of the request may have arrived.
    */
-  async call<R extends keyof Routes>(name: R, ask: Ask<R>): Promise<Reply<R>> {
+  async call<R extends keyof Routes>(name: R, ask: Call<R>, sent?: () => void): Promise<Reply<R>> {
     const route = routes[name];
     const key = route.key ? (ask.key ?? randomUUID()) : undefined;
     const message = this.#message(name, ask, key);
     if (ask.preferAsync) message.headers["Prefer"] = "respond-async";
     return this.#patiently(key, ask.signal, route.key || route.repeatable, async (patience) => {
-      const response = await this.#send(message, ask.signal, patience);
+      const response = await this.#send(message, ask.signal, patience, sent);
       const status = response.statusCode ?? 0;
       const body = await collect(response, ask.signal);
       if (route.replies[status] === "bytes") return { status, document: body as never };
@@ -167,7 +171,7 @@ export class Transport {
   }
 
   /** Sends a request and returns the answer's head. Whatever keeps it from being one is Lost. */
-  #send(message: Message, signal: AbortSignal | undefined, patience: Patience): Promise<http.IncomingMessage> {
+  #send(message: Message, signal: AbortSignal | undefined, patience: Patience, sent?: () => void): Promise<http.IncomingMessage> {
     return new Promise((resolve, reject) => {
       const headers: Record<string, string | number> = { ...message.headers, Host: "stockade" };
       if (message.body !== undefined) headers["Content-Length"] = Buffer.byteLength(message.body);
@@ -184,6 +188,7 @@ export class Transport {
       const connected = () => {
         since = performance.now();
         this.#known = true;
+        sent?.();
       };
       request.on("socket", (socket) => void (socket.connecting ? socket.once("connect", connected) : connected()));
       request.on("response", (response) => {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { getEventListeners } from "node:events";
 import { mkdir, mkdtemp, readFile, symlink, writeFile } from "node:fs/promises";
+import * as net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -174,6 +175,30 @@ describe("a session", { skip: without }, () => {
     }
   });
 
+  test("leaves nothing behind when it is aborted", { timeout: 120_000 }, async () => {
+    const label = randomUUID();
+    const executions = async () => ((await stockade.call("GET /v1/executions", { query: { label: [`of=${label}`] } })).document as { processes: { state: string }[] }).processes;
+    for (const make of [
+      (c: Stockade, signal: AbortSignal) => c.session(s.id).start(["sleep", "1000"], { signal, labels: { of: label } }),
+      (c: Stockade, signal: AbortSignal) => c.session(s.id).shell({ signal, labels: { of: label } }),
+      (c: Stockade, signal: AbortSignal) => c.open({ profile: "workspace", accept_degraded: degraded(), signal }),
+    ]) {
+      const before = [(await executions()).length, (await stockade.sessions()).length];
+      const between = await withholding(daemon.socket, join(daemon.directory, "between"));
+      const client = new Stockade({ socket: join(daemon.directory, "between") });
+      const control = new AbortController();
+      const making = make(client, control.signal);
+      await between.answered;
+      control.abort();
+      await assert.rejects(making, { name: "AbortError" });
+      assert.notDeepEqual([(await executions()).length, (await stockade.sessions()).length], before, "it was made");
+      while ((await executions()).some((x) => x.state !== "canceled")) await sleep(20);
+      while ((await stockade.sessions()).some((other) => other.session_id !== s.id && other.state !== "closed")) await sleep(20);
+      client.close();
+      between.server.close();
+    }
+  });
+
   test("has shells", async () => {
     const shell = await s.shell();
     await shell.run("cd /tmp && N=7");
@@ -224,3 +249,21 @@ describe("a session", { skip: without }, () => {
     assert.equal((await waiting).stdout, "waited\n");
   });
 });
+
+/** A way to a supervisor on which the answer to the first connection is lost. `answered` is when there was one. */
+async function withholding(socket: string, at: string): Promise<{ server: net.Server; answered: Promise<void> }> {
+  let answer: () => void;
+  const answered = new Promise<void>((told) => (answer = told));
+  let first = true;
+  const server = net.createServer((client) => {
+    const withheld = first;
+    first = false;
+    const supervisor = net.connect(socket);
+    client.pipe(supervisor).on("error", () => client.destroy());
+    client.on("error", () => supervisor.destroy());
+    if (withheld) supervisor.on("data", () => answer());
+    else supervisor.pipe(client);
+  });
+  await new Promise<void>((listening) => server.listen(at, listening));
+  return { server, answered };
+}

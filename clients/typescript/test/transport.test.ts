@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ConnectionError, Execution, GoneError, RequestError, Session, type Receipt } from "stockade";
+import { ConnectionError, Execution, GoneError, RequestError, Session, Stockade, type Call, type Receipt } from "stockade";
 import { done, fake, type Answer } from "./fake.js";
 
 describe("patience", () => {
@@ -83,6 +83,82 @@ describe("close", () => {
       while ((await f.connections()) > 0) await sleep(5); // and none is kept from here on
     });
   }
+});
+
+describe("what has not ended", () => {
+  const pending = { intent_id: "sha256:1", exec_id: "", session_id: "s-1", state: "queued", cursor: "0.0.0", approval_id: "a-1" };
+
+  test("is told by call, to whoever would rather not wait", async (t) => {
+    const f = await fake(t, (asked, answer) => (asked.headers["prefer"] === "respond-async" ? answer.send(202, pending) : answer.send(200, done("host.workspace.commit"))));
+    const stockade = f.client();
+    const ask = { path: { session_id: "s-1" }, body: {} };
+    const { status, document } = await stockade.call("POST /v1/sessions/{session_id}/commit", { ...ask, preferAsync: true });
+    assert.equal(status, 202);
+    assert.ok(!("outcome" in document));
+    assert.deepEqual([document.approval_id, document.state], ["a-1", "queued"]);
+    assert.equal((await stockade.session("s-1").commit()).outcome, "ok");
+  });
+
+  test("is nothing that a method would have asked for", async (t) => {
+    const f = await fake(t, (_, answer) => answer.send(202, pending));
+    const stockade = f.client();
+    // @ts-expect-error it is of call alone
+    await assert.rejects(stockade.session("s-1").commit({}, { preferAsync: true }), TypeError);
+    // @ts-expect-error likewise
+    await assert.rejects(stockade.settle("POST /v1/close", { body: { session_id: "s-1" }, preferAsync: true }), TypeError);
+    const asked: Call<"POST /v1/close"> = { body: { session_id: "s-1" }, preferAsync: true };
+    assert.equal((await stockade.call("POST /v1/close", asked)).status, 202);
+  });
+});
+
+describe("abort", () => {
+  const made: [string, string, (stockade: Stockade, signal: AbortSignal) => Promise<unknown>, status: number, document: object, end: string, body: object][] = [
+    ["a command", "POST /v1/exec", (c, signal) => c.session("s-1").exec(["true"], { signal }), 202, { exec_id: "x-1", intent_id: "sha256:1", session_id: "s-1", state: "running", cursor: "0.0.0" }, "POST /v1/executions/x-1/cancel", {}],
+    ["a shell", "POST /v1/shells", (c, signal) => c.session("s-1").shell({ signal }), 202, { exec_id: "x-1", intent_id: "sha256:1" }, "POST /v1/executions/x-1/cancel", {}],
+    ["a session", "POST /v1/sessions", (c, signal) => c.open({ signal }), 200, done("host.session.open", { session_id: "s-1" }), "POST /v1/close", { session_id: "s-1", mode: "force" }],
+    ["a session that waits for leave", "POST /v1/sessions", (c, signal) => c.open({ signal }), 202, { intent_id: "sha256:1", approval_id: "a-1", state: "queued", cursor: "0.0.0" }, "POST /v1/approvals/a-1/deny", {}],
+  ];
+  for (const [what, route, make, status, document, end, body] of made) {
+    test(`before anything was sent starts nothing: ${what}`, async (t) => {
+      const f = await fake(t, (_, answer) => answer.send(200, { sessions: [] }));
+      const control = new AbortController();
+      const stockade = f.client({ onLost: () => control.abort() });
+      await stockade.sessions();
+      stockade.close();
+      await f.go();
+      await assert.rejects(make(stockade, control.signal), { name: "AbortError" });
+      await f.come();
+      await sleep(1500); // longer than it ever waited between two attempts
+      assert.equal(f.count(route), 0);
+    });
+
+    test(`leaves nothing behind: ${what}`, async (t) => {
+      const f = await fake(t, (asked, answer) => {
+        if (asked.what !== route) answer.send(200, done("host.cancel", { payload: { control: { status: "canceled" } } }));
+        else if (f.count(route) > 1) answer.send(status, document); // the first is never answered
+      });
+      const control = new AbortController();
+      const making = make(f.client(), control.signal);
+      const first = await f.until(route);
+      control.abort();
+      await assert.rejects(making, { name: "AbortError" });
+      const again = await f.until(route, 2);
+      assert.deepEqual([again.key, again.body], [first.key, first.body], "the same again, by its key");
+      assert.deepEqual((await f.until(end)).body, body);
+    });
+  }
+
+  test("leaves alone what has ended", async (t) => {
+    const f = await fake(t, (asked, answer) => void (f.count(asked.what) > 1 && answer.send(403, { op: "host.session.open", outcome: "denied", intent_id: "sha256:1", session_id: "s-1" })));
+    const control = new AbortController();
+    const opening = f.client().open({ signal: control.signal });
+    await f.until("POST /v1/sessions");
+    control.abort();
+    await assert.rejects(opening, { name: "AbortError" });
+    await f.until("POST /v1/sessions", 2);
+    await sleep(200);
+    assert.equal(f.asked.length, 2);
+  });
 });
 
 describe("what is not kept any more", () => {
