@@ -78,6 +78,9 @@ func (c *cli) bundleParts(o *bundleOptions) []*bundlePart {
 			if err != nil {
 				return nil, err
 			}
+			for i := range info.Host.Layers {
+				info.Host.Layers[i].Detail = withoutPath(info.Host.Layers[i].Detail)
+			}
 			return struct {
 				Host    sandbox.Host       `json:"host"`
 				Workers *api.PolicyWorkers `json:"policy_workers,omitzero"`
@@ -108,6 +111,17 @@ func (c *cli) bundleParts(o *bundleOptions) []*bundlePart {
 		&bundlePart{Name: "fsck.json", Why: "what the replay of the journal and the check of the blobs found, by code", make: check},
 		&bundlePart{Name: "log.json", Why: "what the supervisor said last", make: func(ctx context.Context) (any, error) { return bundledLog(ctx, o) }},
 	)
+}
+
+// withoutPath is what was found of a layer, or of one that was looked for on a path, which somebody else has named, why it is not there.
+func withoutPath(detail string) string {
+	if !strings.Contains(detail, "/") {
+		return detail
+	}
+	if why := detail[strings.LastIndex(detail, ": ")+1:]; !strings.Contains(why, "/") {
+		return strings.TrimSpace(why)
+	}
+	return ""
 }
 
 func (c *cli) bundledPolicy(ctx context.Context) (any, error) {
