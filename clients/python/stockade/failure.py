@@ -29,7 +29,7 @@ class StockadeError(Exception):
 
     @property
     def receipt_id(self) -> Optional[str]:
-        """The id of the receipt, which is that of the intent: `stockade receipt ID` shows it."""
+        """The id of the receipt, which is that of the intent: `stockade receipts show ID` shows it."""
         return self.intent_id
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class StockadeError(Exception):
 
 
 class Denied(StockadeError):
-    """Policy, the operator's ceiling or the session's grant says no. The same again is denied again."""
+    """Policy, the operator's ceiling, the session's grant or a file system says no. The same again is denied again."""
 
     @property
     def reasons(self) -> Tuple[Deny, ...]:
@@ -53,15 +53,20 @@ class Denied(StockadeError):
     @property
     def rule(self) -> str:
         """The rule of the policy that spoke, as FILE:LINE NAME; empty where no rule did."""
-        policy = self.receipt.policy if self.receipt else None
+        policy = self._denial.policy if self._denial else None
         rules = (policy.rules if policy else None) or ()
         return next((r for r in rules if r.rsplit(" ", 1)[-1].endswith(".deny")), rules[-1] if rules else "")
 
     @property
     def hint(self) -> str:
         """What the code means, and how to find out what would help."""
-        why = f"`stockade policy why {self.intent_id}` says what would help." if self.receipt else ""
+        why = f"`stockade policy why {self.intent_id}` says what would help." if self._denial else ""
         return f"{meaning(self.code)} {why}".strip()
+
+    @property
+    def _denial(self) -> Optional[Receipt]:
+        """The receipt of an operation that was denied. A mount or a file system says no to one that policy has allowed."""
+        return self.receipt if self.receipt and self.receipt.outcome == "denied" else None
 
 
 class Invalid(StockadeError):

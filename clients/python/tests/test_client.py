@@ -196,6 +196,16 @@ class Client(unittest.TestCase):
             s.write_file(".git/hooks/x", "x")
         self.assertEqual(outside.exception.code, "protected_path")
 
+    def test_a_file_system_that_says_no_is_no_rule(self) -> None:
+        tree = self.box.tree("read-only")
+        with self.client.open(profile="workspace", mounts=[f"{tree}:/work:ro"], workdir="/work") as s:
+            with self.assertRaises(Denied) as denied:
+                s.write_file("f", "x")
+        e = denied.exception
+        assert e.receipt is not None
+        self.assertEqual((e.receipt.outcome, e.rule), ("ok", ""))
+        self.assertNotIn("policy why", e.hint)
+
     def test_files_of_any_name_and_size(self) -> None:
         s = self.session()
         name = b"caf\xe9"
