@@ -23,7 +23,7 @@ from .blocking.session import Session
 from .blocking.shell import Shell
 from .blocking.stream import Stream
 from .codec import Secret
-from .failure import (CommandFailed, Conflict, Denied, Exhausted, Failed, Gone, Interrupted, Invalid, NotFound, ProtocolError, StockadeError, Unavailable,
+from .failure import (CommandFailed, Conflict, Denied, Exhausted, Failed, Gone, Interrupted, Invalid, NotFound, Pending, ProtocolError, StockadeError, Unavailable,
                       Unsupported)
 from .value import Found, Ran, Result
 
@@ -31,6 +31,6 @@ __all__ = [
     "Stockade", "Session", "Execution", "Shell", "Stream",
     "AsyncStockade", "AsyncSession", "AsyncExecution", "AsyncShell", "AsyncStream",
     "Result", "Ran", "Found", "Secret",
-    "StockadeError", "Denied", "Invalid", "NotFound", "Conflict", "Gone", "Exhausted", "Unsupported", "Interrupted", "Unavailable", "Failed",
+    "StockadeError", "Denied", "Invalid", "NotFound", "Conflict", "Gone", "Exhausted", "Unsupported", "Interrupted", "Unavailable", "Pending", "Failed",
     "ProtocolError", "CommandFailed",
 ]

@@ -102,6 +102,26 @@ class Interrupted(StockadeError):
     It is raised only where asking again could do it twice. Look, and then ask again with another key.
     """
 
+class Pending(StockadeError):
+    """It goes on, and there is no receipt yet: it is a shell, or it was asked for without waiting for its end."""
+
+    def __init__(self, intent_id: str, exec_id: str, session_id: str) -> None:
+        super().__init__("pending", f"the operation goes on as {exec_id or intent_id}")
+        self._intent_id = intent_id
+        #: of the execution, for `client.execution` or `client.shell`; empty where it is none
+        self.exec_id = exec_id
+        self.session_id = session_id
+
+    @property
+    def intent_id(self) -> str:
+        return self._intent_id
+
+    @property
+    def address(self) -> str:
+        """Where it is told what has become of it; `client.intent` reads it."""
+        return f"/v1/intents/{self._intent_id}"
+
+
 
 class Unavailable(StockadeError):
     """No supervisor answers, or it takes no work."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import replace
-from typing import Any, BinaryIO, Iterable, Mapping, Optional, Tuple, Type, TypeVar, Union
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, Dict, Iterable, Mapping, Optional, Tuple, Type, TypeVar, Union
 
 from .codec import DecodeError, decode, encode
-from .failure import Gone, ProtocolError, StockadeError, class_of, of_receipt
+from .failure import Gone, Pending, ProtocolError, StockadeError, class_of, of_receipt
 from .http import KEYED, READ, Answer, Request
 from .model import ErrorBody, Receipt, Scope
 
@@ -115,8 +115,20 @@ def document(kind: Type[T], answer: Answer, body: bytes) -> T:
         raise ProtocolError("protocol_error", str(e)) from None
 
 
+@dataclass(frozen=True)
+class _Begun:
+    """What all answers have in common that come before there is a receipt."""
+
+    intent_id: str
+    exec_id: str
+    session_id: str
+
+
 def settled(answer: Answer, body: bytes) -> Receipt:
     """The receipt of what took place, or the exception that it is."""
+    if answer.status == 202:
+        begun = document(_Begun, answer, body)
+        raise Pending(begun.intent_id, begun.exec_id, begun.session_id)
     receipt = document(Receipt, answer, body)
     failed = of_receipt(receipt)
     if failed is not None:

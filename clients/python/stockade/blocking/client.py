@@ -88,7 +88,8 @@ class Stockade:
 
     def do(self, op: str, parameters: Any, *, key: Optional[str] = None) -> Receipt:
         """Carries out an operation with effect by its name, with parameters of the model or a mapping, and returns its receipt
-        when it took place. What has no method of its own is asked for so."""
+        when it took place. What goes on behind the answer, a shell or a command that was asked for with wait=False, is
+        Pending. What has no method of its own is asked for so."""
         return self._exchange.receipt(named(op, parameters, key), op, own_key=key is not None)
 
     def receipt(self, intent_id: str) -> Receipt:
