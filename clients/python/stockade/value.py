@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Mapping, Optional, Sequence, Tuple, Union
 
-from .codec import EnvValue, Secret
+from .codec import EnvValue, Secret, text_of
 from .failure import CommandFailed, ProtocolError, meaning
 from .model import (BlobRef, ExecResult, InlineBytes, InlineText, Mount, Output, Receipt, ShellResult, Stdin, ToolContent,
                     ToolOutput)
@@ -17,6 +17,10 @@ Duration = Union[int, float, timedelta]
 
 #: HOST:GUEST[:MODE], or the mount itself
 MountLike = Union[str, Mount]
+
+#: bytes of content that travel in a request; what is more is stored first, or sent in parts. Policy judges a request of up
+#: to 1 MiB as JSON, in which a byte can become six
+INLINE = 128 << 10
 
 #: text, bytes, a blob that was stored, or a secret text, which reaches the process and no record
 Content = Union[str, bytes, BlobRef, Secret]
@@ -60,6 +64,21 @@ def several(values: Optional[Sequence[str]]) -> Optional[Tuple[str, ...]]:
     if isinstance(values, (str, bytes)):
         raise TypeError("a list of texts is expected, not a text")
     return tuple(values) if values else None
+
+
+def raw(text: Union[str, bytes]) -> bytes:
+    """Text as UTF-8, and bytes as they are."""
+    return text.encode("utf-8") if isinstance(text, str) else bytes(text)
+
+
+def portion(data: bytes, start: int, text: bool) -> Tuple[Stdin, int]:
+    """What of some input travels in one request, from a place on, and the place behind it. What was text is said as such
+    where it is: the command may have read up to the middle of a letter."""
+    end = min(start + INLINE, len(data))
+    while text and end < len(data) and data[end] & 0xC0 == 0x80:  # within a letter
+        end -= 1
+    said = text_of(data[start:end]) if text else None
+    return Stdin(inline_bytes=InlineBytes(data[start:end])) if said is None else Stdin(inline_text=InlineText(said)), end
 
 
 def stdin_of(content: Optional[Content]) -> Optional[Stdin]:

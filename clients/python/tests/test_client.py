@@ -1,5 +1,6 @@
 """The client that blocks, against a real supervisor."""
 
+import hashlib
 import os
 import signal
 import threading
@@ -7,7 +8,7 @@ import time
 import unittest
 from typing import Any, List
 
-from stockade import (CommandFailed, Conflict, Denied, Invalid, NotFound, Secret, Session, Stockade, StockadeError, Unavailable, model)
+from stockade import (CommandFailed, Conflict, Denied, Invalid, NotFound, Pending, Secret, Session, Stockade, StockadeError, Unavailable, model)
 
 from . import daemon
 
@@ -145,6 +146,32 @@ class Client(unittest.TestCase):
         with self.assertRaises(StockadeError) as late:
             x.write("more")
         self.assertIn(late.exception.code, ("exec_ended", "stdin_closed"))
+
+    def test_input_of_any_size(self) -> None:
+        s = self.session()
+        text = '"é€"\n' * 400000
+        self.assertEqual(s.exec(["wc", "-m"], stdin=text).check().text, f"{len(text)}\n")
+        self.assertEqual(b"".join(e.bytes or b"" for e in s.stream(["wc", "-c"], stdin=bytes(3 << 20))), b"%d\n" % (3 << 20))
+        with s.start(["sha256sum"], stdin_open=True) as x:
+            size = x.write(text, close=True)
+            self.assertEqual((size, x.result().text[:64]), (len(text.encode()), hashlib.sha256(text.encode()).hexdigest()))
+        s.write_file("quotes", '"' * (500 << 10))  # as JSON it is twice that
+        self.assertEqual(s.stat("quotes").size_bytes, 500 << 10)
+
+    def test_what_goes_on_has_no_receipt_yet(self) -> None:
+        s = self.session()
+        with self.assertRaises(Pending) as command:
+            self.client.do("host.exec", model.Exec(s.id, ("cat",), stdin_open=True, wait=False))
+        with self.assertRaises(Pending) as shell:
+            self.client.do("host.shell.open", model.Exec(s.id, ()))
+        for e in (command.exception, shell.exception):
+            self.assertEqual((e.session_id, e.address), (s.id, f"/v1/intents/{e.intent_id}"))
+            self.assertEqual(self.client.intent(e.intent_id).intent_id, e.intent_id)
+        with self.client.execution(command.exception.exec_id) as x:
+            x.write("on\n", close=True)
+            self.assertEqual(x.result().text, "on\n")
+        with self.client.shell(shell.exception.exec_id) as again:
+            self.assertEqual(again.run("echo $((6*7))").text, "42\n")
 
     def test_control(self) -> None:
         s = self.session()

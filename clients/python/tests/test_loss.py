@@ -150,9 +150,29 @@ class Loss(unittest.TestCase):
 
     def test_input_is_asked_again_as_the_same_input(self) -> None:
         cut = answer(receipt("host.process.input", "faulted", "supervisor_restarted", control={"status": "error"}), 503)
-        done = answer(receipt("host.process.input", control={"status": "duplicate", "bytes": 1}))
-        supervisor = self.play(lambda client: client.execution("x-1").write("a"), (cut, False), (done, False))
+        done = answer(receipt("host.process.input", control={"status": "duplicate"}))
+        supervisor = self.play(lambda client: self.assertEqual(client.execution("x-1").write("abc"), 3), (cut, False), (done, False))
         self.assertEqual((len(set(supervisor.keys)), len({body for _, _, body in supervisor.said})), (2, 1))
+
+    def test_input_that_is_read_slowly_is_written_to_its_end(self) -> None:
+        def full(n: int) -> bytes:
+            return answer(receipt("host.process.input", "faulted", "stdin_full", control={"status": "error", "bytes": n}), 429)
+
+        done = answer(receipt("host.process.input", control={"status": "accepted", "bytes": 3}))
+        supervisor = self.play(lambda client: self.assertEqual(client.execution("x-1").write("aé€", close=True), 6),
+                               (full(1), False), (full(0), False), (full(3), False), (done, False))
+        asked = [json.loads(body) for _, _, body in supervisor.said]
+        self.assertEqual([a["data"] for a in asked], [
+            {"inline_text": {"text": "aé€"}}, {"inline_text": {"text": "é€"}}, {"inline_text": {"text": "é€"}}, {"inline_bytes": {"bytes": "gqw="}}])
+        self.assertEqual((len({a["input_id"] for a in asked}), {a["close"] for a in asked}), (4, {True}))
+
+    def test_large_input_travels_in_parts(self) -> None:
+        done = answer(receipt("host.process.input", control={"status": "accepted", "bytes": 1}))
+        text = "€" * 100000
+        supervisor = self.play(lambda client: self.assertEqual(client.execution("x-1").write(text, close=True), 300000), *[(done, False)] * 3)
+        asked = [json.loads(body) for _, _, body in supervisor.said]
+        self.assertEqual("".join(a["data"]["inline_text"]["text"] for a in asked), text)
+        self.assertEqual([a.get("close") for a in asked], [None, None, True])
 
     def test_a_write_that_a_restart_cut_off_is_told(self) -> None:
         cut = answer(receipt("host.fs.write_file", "faulted", "supervisor_restarted"), 503)

@@ -6,14 +6,14 @@ import asyncio
 import uuid
 from typing import Any, Optional, Union
 
-from ..failure import NotFound, StockadeError, Unavailable, of_receipt
+from ..failure import Exhausted, NotFound, StockadeError, Unavailable, of_receipt
 from ..http import Request, segment
 from ..model import (ControlResult, Event, Exec, InlineBytes, InlineText, Pending, Process, ProcessCancel, ProcessInput, ProcessModify,
                      ProcessTarget, Receipt, Stdin)
 from ..request import document, get, named, operate, renewed, settled
 from ..codec import Secret
 from ..stream import Course, event, last
-from ..value import Duration, Result, executed, inline, milliseconds, nanoseconds, signal_of
+from ..value import Duration, Result, executed, inline, milliseconds, nanoseconds, portion, raw, signal_of, stdin_of
 from .edge import now, settle
 from .exchange import AsyncExchange, shaped
 from .stream import AsyncStream
@@ -79,18 +79,30 @@ class AsyncExecution:
                 return result
 
     async def write(self, data: Union[str, bytes, Secret], close: bool = False) -> int:
-        """Writes to its stdin, which it was started with open, and says how much: all of it, or as much as it read.
-        Written once, also where the answer gets lost."""
-        stdin = Stdin(secret_text=InlineText(data.secret)) if isinstance(data, Secret) else (
-            Stdin(inline_text=InlineText(data)) if isinstance(data, str) else Stdin(inline_bytes=InlineBytes(bytes(data))))
-        self._inputs += 1
-        ask = ProcessInput(exec_id=self.id, data=stdin, close=close or None, input_id=f"{self._writer}-{self._inputs}")
-        return (await self._control("host.process.input", ask, repeatable=True)).bytes or 0
+        """Writes all of it to its stdin, which it was started with open, however long it takes to read that, and says how
+        many bytes that were. Each is written once, also where an answer gets lost. What is large travels in parts; a
+        secret does not, and is Exhausted when it is not read in time."""
+        if isinstance(data, Secret):
+            await self._input(stdin_of(data), close)
+            return len(raw(data.secret))
+        content, at = raw(data), 0
+        while True:
+            stdin, end = portion(content, at, isinstance(data, str))
+            try:
+                await self._input(stdin, close and end == len(content))
+            except Exhausted as full:
+                written = full.receipt.payload.control if full.receipt and full.receipt.payload else None
+                if full.code != "stdin_full" or written is None:
+                    raise
+                at += written.bytes or 0
+                continue
+            at = end
+            if at == len(content):
+                return at
 
     async def close_stdin(self) -> None:
         """The end of its input."""
-        self._inputs += 1
-        await self._control("host.process.input", ProcessInput(exec_id=self.id, close=True, input_id=f"{self._writer}-{self._inputs}"), repeatable=True)
+        await self._input(None, True)
 
     async def signal(self, signal: Union[str, int]) -> ControlResult:
         return await self._control("host.process.signal", {"exec_id": self.id, "signal": signal_of(signal)})
@@ -112,6 +124,12 @@ class AsyncExecution:
     async def delete(self) -> ControlResult:
         """Takes it out of the registry, once it has ended. Its receipt stays."""
         return await self._control("host.process.delete", ProcessTarget(exec_id=self.id))
+
+    async def _input(self, data: Optional[Stdin], close: bool) -> None:
+        """One input. That it was written before is said of one whose answer got lost."""
+        self._inputs += 1
+        ask = ProcessInput(exec_id=self.id, data=data, close=close or None, input_id=f"{self._writer}-{self._inputs}")
+        await self._control("host.process.input", ask, repeatable=True)
 
     async def _control(self, op: str, parameters: Any, repeatable: bool = False) -> ControlResult:
         receipt = await self._exchange.receipt(named(op, parameters), op, repeatable=repeatable)

@@ -9,11 +9,9 @@ from ..failure import Conflict, Denied, NotFound, StockadeError, class_of
 from ..model import (BlobRef, FileEdit, FileGlob, FileGrep, FileList, FileMkdir, FileMove, FilePatch, FileRead, FileRemove, FileStat, FileWrite,
                      Receipt, ToolChangeResult, ToolEditResult, ToolPatchResult, ToolReadResult, ToolStatResult, ToolWriteResult, ToolPatchText, InlineText)
 from ..request import named, upload
-from ..value import Content, Found, Path, content_of, inline, path_of
+from ..value import INLINE, Content, Found, Path, content_of, inline, path_of, raw
 from .exchange import AsyncExchange, shaped
 from .execution import fetch
-
-_INLINE = 512 << 10  # larger content is stored first, since policy judges a request as a whole
 
 
 class AsyncFiles:
@@ -55,11 +53,7 @@ class AsyncFiles:
                          executable: Optional[bool] = None, key: Optional[str] = None) -> ToolWriteResult:
         """Gives a file its content, whole. new: only if there is none; expected_sha256: only in the place of that."""
         name, raw = path_of(path)
-        if not isinstance(content, (BlobRef, Secret)):
-            data = content.encode("utf-8") if isinstance(content, str) else bytes(content)
-            if len(data) > _INLINE:
-                receipt = await self._exchange.receipt(upload(data, len(data), None, None), "blob.put")
-                content = BlobRef(shaped(shaped(receipt.payload, "payload").blob, "blob").blob_ref)
+        content = await self._portable(content)
         ask = FileWrite(self.id, content_of(content), path=name, path_bytes=raw, create_parents=parents or None, mode="create_new" if new else None,
                         expected_sha256=expected_sha256, executable=executable)
         _, wrote = await self._tool("host.fs.write_file", ask, "write", key)
@@ -143,6 +137,13 @@ class AsyncFiles:
         if result.status != "ok":
             raise refused(result, receipt)
         return receipt, result
+
+    async def _portable(self, content: Content) -> Content:
+        """Content as a request can carry it: what is larger is stored first."""
+        if isinstance(content, (BlobRef, Secret)) or len(data := raw(content)) <= INLINE:
+            return content
+        receipt = await self._exchange.receipt(upload(data, len(data), None, None), "blob.put")
+        return BlobRef(shaped(shaped(receipt.payload, "payload").blob, "blob").blob_ref)
 
     async def _content(self, content: Any) -> bytes:
         data, ref = inline(content)

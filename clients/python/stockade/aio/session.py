@@ -55,14 +55,14 @@ class AsyncSession(AsyncFiles):
         It runs once. repeatable says that it may run again where a restart of the supervisor left unknown whether it
         did; otherwise that is Interrupted.
         """
-        ask = self._exec(argv, cwd, env, stdin, timeout, limits, outputs, labels, False, _SOON)
+        ask = await self._exec(argv, cwd, env, stdin, timeout, limits, outputs, labels, False, _SOON)
         return await run(self._exchange, ask, key, repeatable)
 
     async def start(self, argv: Sequence[str], *, cwd: Optional[str] = None, env: Optional[Mapping[str, EnvValue]] = None, stdin: Optional[Content] = None,
                     stdin_open: bool = False, timeout: Optional[Duration] = None, limits: Optional[Limits] = None, outputs: Sequence[str] = (),
                     labels: Optional[Mapping[str, str]] = None, key: Optional[str] = None) -> AsyncExecution:
-        """Starts a command and does not wait for its end."""
-        ask = self._exec(argv, cwd, env, stdin, timeout, limits, outputs, labels, stdin_open, 0)
+        """Starts a command and does not wait for its end. Who is interrupted meanwhile has it canceled."""
+        ask = await self._exec(argv, cwd, env, stdin, timeout, limits, outputs, labels, stdin_open, 0)
         return await start(self._exchange, "/v1/exec", ask, key, False)
 
     async def stream(self, argv: Sequence[str], *, cwd: Optional[str] = None, env: Optional[Mapping[str, EnvValue]] = None, stdin: Optional[Content] = None,
@@ -164,9 +164,10 @@ class AsyncSession(AsyncFiles):
         receipt = await self._exchange.receipt(operate("/v1/close", ask), "host.session.close")
         return shaped(shaped(receipt.payload, "payload").close, "result")
 
-    def _exec(self, argv: Sequence[str], cwd: Optional[str], env: Optional[Mapping[str, EnvValue]], stdin: Optional[Content], timeout: Optional[Duration],
-              limits: Optional[Limits], outputs: Sequence[str], labels: Optional[Mapping[str, str]], stdin_open: bool, soon: int) -> Exec:
-        return Exec(self.id, several(argv) or (), cwd=cwd, env_patch=mapping(env), stdin=stdin_of(stdin), timeout_ns=nanoseconds(timeout), limits=limits,
+    async def _exec(self, argv: Sequence[str], cwd: Optional[str], env: Optional[Mapping[str, EnvValue]], stdin: Optional[Content], timeout: Optional[Duration],
+                    limits: Optional[Limits], outputs: Sequence[str], labels: Optional[Mapping[str, str]], stdin_open: bool, soon: int) -> Exec:
+        content = await self._portable(stdin) if stdin is not None else None
+        return Exec(self.id, several(argv) or (), cwd=cwd, env_patch=mapping(env), stdin=stdin_of(content), timeout_ns=nanoseconds(timeout), limits=limits,
                     outputs=several(outputs), labels=dict(labels) if labels else None, stdin_open=stdin_open or None,
                     wait=None if soon else False, wait_ms=soon or None)
 

@@ -61,7 +61,7 @@ class Session(Files):
     def start(self, argv: Sequence[str], *, cwd: Optional[str] = None, env: Optional[Mapping[str, EnvValue]] = None, stdin: Optional[Content] = None,
                     stdin_open: bool = False, timeout: Optional[Duration] = None, limits: Optional[Limits] = None, outputs: Sequence[str] = (),
                     labels: Optional[Mapping[str, str]] = None, key: Optional[str] = None) -> Execution:
-        """Starts a command and does not wait for its end."""
+        """Starts a command and does not wait for its end. Who is interrupted meanwhile has it canceled."""
         ask = self._exec(argv, cwd, env, stdin, timeout, limits, outputs, labels, stdin_open, 0)
         return start(self._exchange, "/v1/exec", ask, key, False)
 
@@ -165,8 +165,9 @@ class Session(Files):
         return shaped(shaped(receipt.payload, "payload").close, "result")
 
     def _exec(self, argv: Sequence[str], cwd: Optional[str], env: Optional[Mapping[str, EnvValue]], stdin: Optional[Content], timeout: Optional[Duration],
-              limits: Optional[Limits], outputs: Sequence[str], labels: Optional[Mapping[str, str]], stdin_open: bool, soon: int) -> Exec:
-        return Exec(self.id, several(argv) or (), cwd=cwd, env_patch=mapping(env), stdin=stdin_of(stdin), timeout_ns=nanoseconds(timeout), limits=limits,
+                    limits: Optional[Limits], outputs: Sequence[str], labels: Optional[Mapping[str, str]], stdin_open: bool, soon: int) -> Exec:
+        content = self._portable(stdin) if stdin is not None else None
+        return Exec(self.id, several(argv) or (), cwd=cwd, env_patch=mapping(env), stdin=stdin_of(content), timeout_ns=nanoseconds(timeout), limits=limits,
                     outputs=several(outputs), labels=dict(labels) if labels else None, stdin_open=stdin_open or None,
                     wait=None if soon else False, wait_ms=soon or None)
 
