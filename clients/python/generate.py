@@ -118,10 +118,6 @@ BLOCKING = [
     (r"async def ", "def "),
     (r"async with ", "with "),
     (r"async for ", "for "),
-    # What has to be done is a task of its own there, which nobody cancels; a thread does it.
-    (r"await settle\((.*?)\)($|  #)", r"\1\2"),
-    (r"^from \.edge import settle\n", ""),
-    (r"^(from \.edge import .*), settle$", r"\1"),
     (r"await ", ""),
     (r"__aenter__", "__enter__"),
     (r"__aexit__", "__exit__"),

@@ -102,6 +102,11 @@ class Interrupted(StockadeError):
     It is raised only where asking again could do it twice. Look, and then ask again with another key.
     """
 
+
+class Unavailable(StockadeError):
+    """No supervisor answers, or it takes no work."""
+
+
 class Pending(StockadeError):
     """It goes on, and there is no receipt yet: it is a shell, or it was asked for without waiting for its end."""
 
@@ -120,11 +125,6 @@ class Pending(StockadeError):
     def address(self) -> str:
         """Where it is told what has become of it; `client.intent` reads it."""
         return f"/v1/intents/{self._intent_id}"
-
-
-
-class Unavailable(StockadeError):
-    """No supervisor answers, or it takes no work."""
 
 
 class Failed(StockadeError):

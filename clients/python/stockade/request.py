@@ -23,8 +23,20 @@ RENEWABLE = frozenset({
     "host.session.open", "host.session.close", "host.session.narrow", "host.process.cancel", "host.shell.close", "blob.put",
 })
 
-#: codes of a moment: the operation was not begun, and there will be room for it, or its receipt
-PASSING = frozenset({"shutting_down", "too_many_connections", "too_many_requests", "idempotency_in_flight"})
+#: codes of a moment, in which the operation was not begun
+NOT_BEGUN = frozenset({"shutting_down", "too_many_connections", "too_many_requests"})
+
+#: all codes of a moment: soon there will be room for the operation, or its receipt
+PASSING = NOT_BEGUN | {"idempotency_in_flight"}
+
+#: how that is ended which an operation has begun, by the status of its answer: the member that names it, and the operation
+#: that ends it. What waits for leave is taken back
+_ENDINGS: Dict[Tuple[str, int], Tuple[str, str, Mapping[str, str]]] = {
+    ("host.session.open", 200): ("session_id", "host.session.close", {"mode": "force"}),
+    ("host.session.open", 202): ("approval_id", "host.approval.deny", {}),
+    ("host.exec", 202): ("exec_id", "host.process.cancel", {}),
+    ("host.shell.open", 202): ("exec_id", "host.shell.close", {"mode": "force"}),
+}
 
 
 def new_key() -> str:
@@ -74,6 +86,20 @@ def checked(key: str) -> str:
 def renewed(request: Request) -> Request:
     """The same as another operation: with another key."""
     return replace(request, headers=tuple((n, new_key() if n == "Idempotency-Key" else v) for n, v in request.headers))
+
+
+def impatient(request: Request) -> Request:
+    """The same, answered at once where it waits for somebody's leave."""
+    return replace(request, headers=request.headers + (("Prefer", "respond-async"),))
+
+
+def ending(op: str, answer: Answer, body: bytes) -> Optional[Request]:
+    """What ends that which an operation has begun, by its answer; None where nothing goes on."""
+    row = _ENDINGS.get((op, answer.status))
+    if row is None:
+        return None
+    name, by, how = row
+    return named(by, {name: json.loads(body)[name], **how})
 
 
 def scoped(request: Request, scope: Optional[Scope]) -> Request:

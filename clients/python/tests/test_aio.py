@@ -91,6 +91,29 @@ class Client(unittest.TestCase):
 
         self.within(work)
 
+    def test_what_is_opened_for_nobody_is_closed(self) -> None:
+        async def work(client: AsyncStockade, s: AsyncSession) -> None:
+            for turn in range(8):
+                for call in (client.open(profile="workspace", labels={"of": "nobody"}), s.shell()):
+                    task = asyncio.ensure_future(awaited(call))
+                    await asyncio.sleep(turn * 0.01)
+                    task.cancel()
+                    try:
+                        opened = await task
+                    except asyncio.CancelledError:
+                        continue
+                    async with opened:
+                        pass
+            until = time.monotonic() + 30
+            while await client.executions(session_id=s.id, active=True) or [o for o in await client.sessions(labels={"of": "nobody"}) if o.state != "closed"]:
+                self.assertLess(time.monotonic(), until)
+                await asyncio.sleep(0.02)
+
+        async def awaited(call: Awaitable[Any]) -> Any:
+            return await call
+
+        self.within(work)
+
     def test_leaving_a_stream_leaves_nothing(self) -> None:
         async def work(client: AsyncStockade, s: AsyncSession) -> None:
             async with await s.start(["sh", "-c", "while :; do echo x; sleep 0.01; done"]) as x:

@@ -107,9 +107,11 @@ class Codes(unittest.TestCase):
 class Retries(unittest.TestCase):
     def pauses(self, request: Request, lost: Lost, met: bool = True, patience: float = 10) -> int:
         now, n = 100.0, 0
-        attempts = Attempts(patience, now, met)
+        attempts = Attempts(patience, met)
         try:
             while True:
+                if lost.sent:
+                    attempts.connected(now)
                 now += attempts.after_loss(request, lost, now)
                 n += 1
         except StockadeError as e:
@@ -123,7 +125,8 @@ class Retries(unittest.TestCase):
             self.assertIsInstance(self.failed, Unavailable)
 
     def test_what_was_sent_is_asked_again_where_that_is_the_same(self) -> None:
-        for repeat, method, some, kind in ((READ, "GET", True, Unavailable), (KEYED, "POST", True, Interrupted), (ONCE, "POST", False, Interrupted)):
+        for repeat, method, some, kind in ((READ, "GET", True, Unavailable), (READ, "POST", True, Unavailable), (KEYED, "POST", True, Interrupted),
+                                           (ONCE, "POST", False, Interrupted)):
             with self.subTest(repeat):
                 self.assertEqual(self.pauses(Request(method, "/", repeat=repeat), Lost("", sent=True)) > 0, some)
                 self.assertIsInstance(self.failed, kind)
@@ -134,13 +137,56 @@ class Retries(unittest.TestCase):
         self.assertGreater(self.pauses(Request("GET", "/"), nobody, met=True), 10)
         self.assertGreater(self.pauses(Request("GET", "/"), Lost("", sent=True), met=False), 10)
 
-    def test_progress_begins_patience_anew(self) -> None:
-        attempts = Attempts(1, 0, True)
-        attempts.progress(100)
-        self.assertLess(attempts.after_loss(Request("GET", "/"), Lost("", sent=True), 100.5), 0.1)
+    def test_patience_begins_with_the_loss(self) -> None:
+        read, cut, nobody = Request("GET", "/"), Lost("", sent=True), Lost("", sent=False, absent=True)
+        attempts = Attempts(10, True)
+        attempts.connected(0)
+        attempts.after_loss(read, cut, 1000)  # however long it was waited
+        attempts.after_loss(read, nobody, 1009)
+        attempts.connected(1009.5)
+        attempts.after_loss(read, cut, 1014.5)  # while somebody is there the clock stands still
+        attempts.after_loss(read, nobody, 1014.9)
+        with self.assertRaises(Unavailable):
+            attempts.after_loss(read, nobody, 1015.1)
+        attempts.connected(1016)
+        attempts.after_loss(read, cut, 1026)  # it was there for as long as patience
+        attempts.after_loss(read, nobody, 1035)
+        attempts.progress()
+        self.assertLess(attempts.after_loss(read, nobody, 1100), 0.1)
+
+    def test_who_drops_each_connection_is_given_up(self) -> None:
+        attempts, now = Attempts(10, True), 0.0
+        with self.assertRaises(Unavailable):
+            for _ in range(1000):
+                attempts.connected(now)
+                now += 0.1
+                now += attempts.after_loss(Request("GET", "/"), Lost("", sent=True), now)
+
+    def test_what_may_have_arrived_may_have_taken_place(self) -> None:
+        operation, nobody = Request("POST", "/", repeat=KEYED), Lost("", sent=False)
+        attempts = Attempts(10, True)
+        attempts.connected(0)
+        attempts.after_loss(operation, Lost("", sent=True), 0)
+        with self.assertRaises(Interrupted):
+            attempts.after_loss(operation, nobody, 100)
+
+    def test_what_was_refused_for_a_moment_was_not_begun(self) -> None:
+        for code, arrived in (("shutting_down", False), ("too_many_connections", False), ("too_many_requests", False), ("idempotency_in_flight", True)):
+            with self.subTest(code):
+                attempts = Attempts(10, True)
+                self.assertFalse(attempts.arrived)
+                attempts.connected(0)
+                self.assertTrue(attempts.arrived)
+                attempts.after_refusal(StockadeError(code, ""), 0)
+                self.assertEqual(attempts.arrived, arrived)
+                attempts.connected(0)
+                attempts.after_loss(Request("GET", "/"), Lost("", sent=True), 0)
+                attempts.connected(0)
+                attempts.after_refusal(StockadeError(code, ""), 0)
+                self.assertTrue(attempts.arrived)
 
     def test_only_refusals_of_a_moment_pass(self) -> None:
-        attempts = Attempts(10, 0, True)
+        attempts = Attempts(10, True)
         for code in CODES:
             passing = code in ("shutting_down", "too_many_connections", "too_many_requests", "idempotency_in_flight")
             with self.subTest(code):

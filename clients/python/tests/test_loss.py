@@ -1,16 +1,21 @@
 """What is done when connections break and answers get lost, told by a supervisor that does exactly that."""
 
+import asyncio
 import json
 import os
+import signal
 import socket
 import tempfile
 import threading
+import time
 import unittest
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Awaitable, Callable, Dict, List, Tuple, Union
+from unittest import mock
 
-from stockade import Conflict, Denied, Gone, Interrupted, ProtocolError, Stockade, Unavailable
+from stockade import AsyncStockade, Conflict, Denied, Gone, Interrupted, ProtocolError, Stockade, Unavailable
 
 Said = Tuple[str, Dict[str, str], bytes]
+Part = Tuple[Union[bytes, Callable[[], bytes]], bool]
 
 
 def receipt(op: str, outcome: str = "ok", code: str = "", **payload: Any) -> bytes:
@@ -33,22 +38,26 @@ def lines(*events: Dict[str, Any]) -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks
 
 
+VERSION = answer(b'{"version":"1","api":1,"operations":[]}')
 END = b"0\r\n\r\n"
 RAN = answer(receipt("host.exec", exec={"status": "ok", "exit_code": 0}))
+BEGUN = answer(json.dumps({"intent_id": "sha256:01", "exec_id": "x-1", "session_id": "s-1", "state": "running", "cursor": "0.0.0"}).encode(), 202)
 OPENED = answer(receipt("host.session.open", open={"status": "ready"}))
 RESTARTED = answer(receipt("host.exec", "faulted", "supervisor_restarted", exec={"status": "error", "exit_code": -1}), 503)
 
 
 class Supervisor:
-    """Answers each request with the next line of its part: bytes, and then whether the connection is broken off."""
+    """Answers each request with the next line of its part: bytes, or what makes them, and then whether the connection is broken
+    off. Behind its part it is silent."""
 
-    def __init__(self, *part: Tuple[bytes, bool], deaf: bool = False) -> None:
+    def __init__(self, *part: Part, deaf: bool = False, path: str = "") -> None:
         self.part = list(part)
         self.deaf = deaf  # to bodies
         self.said: List[Said] = []
         self.conversations: List[threading.Thread] = []
-        self.dir = tempfile.mkdtemp(prefix="stockade-loss-")
-        self.path = os.path.join(self.dir, "s")
+        self.path = path or os.path.join(tempfile.mkdtemp(prefix="stockade-loss-"), "s")
+        self.dir = os.path.dirname(self.path)
+        os.makedirs(self.dir, exist_ok=True)
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(self.path)
         self.listener.listen()
@@ -69,7 +78,10 @@ class Supervisor:
         with conn, conn.makefile("rb") as asked:
             while self.request(asked) and self.part:
                 said, broken = self.part.pop(0)
-                conn.sendall(said)
+                try:
+                    conn.sendall(said() if callable(said) else said)
+                except BrokenPipeError:
+                    broken = True
                 if broken:
                     break
 
@@ -98,10 +110,10 @@ class Supervisor:
 
 
 class Loss(unittest.TestCase):
-    def play(self, act: Callable[[Stockade], Any], *part: Tuple[bytes, bool], deaf: bool = False) -> Supervisor:
+    def play(self, act: Callable[[Stockade], Any], *part: Part, deaf: bool = False, patience: float = 10) -> Supervisor:
         supervisor = Supervisor(*part, deaf=deaf)
         try:
-            with Stockade(supervisor.path, patience=10) as client:
+            with Stockade(supervisor.path, patience=patience) as client:
                 act(client)
         finally:
             supervisor.close()
@@ -216,6 +228,8 @@ class Loss(unittest.TestCase):
             self.assertEqual(e.exception.first_available, "7")
 
         self.play(act, (gone, True))
+        old = answer(json.dumps({"error": {"code": "gone", "message": "events up to 7 are not kept any more"}}).encode(), 410)
+        self.play(lambda client: self.assertRaises(Gone, next, client.events(after=1)), (old, True))
         self.play(lambda client: self.assertRaises(ProtocolError, next, client.execution("x-1").events()), (answer(b"{}"), True))
 
     def test_events_end_when_the_supervisor_says_so(self) -> None:
@@ -232,6 +246,132 @@ class Loss(unittest.TestCase):
             with self.assertRaises(Unavailable):
                 next(client.execution("x-1").events())
 
+    def test_patience_begins_with_the_loss(self) -> None:
+        def late(said: bytes) -> Callable[[], bytes]:
+            return lambda: time.sleep(1) or said  # longer than patience
+
+        self.play(lambda client: client.session("s-1").exec(["true"]), (late(b""), True), (late(RAN[:9]), True), (RAN, False), patience=0.5)
+        last = {"kind": "receipt", "receipt": json.loads(receipt("host.exec", exec={"status": "ok", "exit_code": 0}))}
+        supervisor = self.play(lambda client: self.assertEqual([e.kind for e in client.session("s-1").stream(["true"])], ["receipt"]),
+                               (BEGUN, False), (late(lines({"kind": "keepalive"})), True), (late(b""), True), (lines(last) + END, False), patience=0.5)
+        self.assertEqual([line.split()[0] for line, _, _ in supervisor.said], ["POST", "GET", "GET", "GET"])  # and no cancel
+
     def test_an_upload_that_is_refused_before_it_was_heard(self) -> None:
         no = answer(json.dumps({"error": {"code": "blob_mismatch", "message": ""}}).encode(), 409, "Connection: close\r\n")
         self.play(lambda client: self.assertRaises(Conflict, client.put_blob, bytes(8 << 20)), (no, True), deaf=True)
+
+
+def silence(until: threading.Event) -> Part:
+    return lambda: until.wait(30) and b"" or b"", True
+
+
+#: a call of either client, which gives what it does, or what is to be awaited for it
+Call = Callable[[Any], Any]
+
+
+class Interruption(unittest.TestCase):
+    """Who is interrupted in a call: a task that is canceled, and a thread that gets a signal."""
+
+    def interrupted(self, path: str, call: Call, when: Callable[[], Any], then: Callable[[], Any] = lambda: None) -> None:
+        """Has the blocking call interrupted once `when` is true, and something done then."""
+
+        main = threading.main_thread().ident or 0
+
+        def interrupt() -> None:
+            while not when():
+                time.sleep(0.01)
+            signal.pthread_kill(main, signal.SIGINT)
+            then()
+
+        with Stockade(path, patience=10) as client:
+            client.version()
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            with self.assertRaises(KeyboardInterrupt):
+                call(client)
+            thread.join()
+
+    def canceled(self, path: str, call: Call, when: Callable[[], Any], then: Callable[[], Any] = lambda: None) -> None:
+        """The same of a task."""
+
+        async def main() -> None:
+            async with AsyncStockade(path, patience=10) as client:
+                await client.version()
+                task = asyncio.ensure_future(awaited(call(client)))
+                while not when():
+                    await asyncio.sleep(0.01)
+                task.cancel()
+                then()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+
+        async def awaited(called: Awaitable[Any]) -> None:
+            await called
+
+        asyncio.run(main())
+
+    def test_what_may_have_been_begun_is_ended(self) -> None:
+        leave = answer(json.dumps({"intent_id": "sha256:01", "exec_id": "", "session_id": "", "approval_id": "a-1", "state": "queued", "cursor": "0.0.0"}).encode(), 202)
+        rows: List[Tuple[str, Call, bytes, str, Dict[str, str]]] = [
+            ("exec", lambda client: client.session("s-1").exec(["true"]), BEGUN, "host.process.cancel", {"exec_id": "x-1"}),
+            ("start", lambda client: client.session("s-1").start(["true"]), BEGUN, "host.process.cancel", {"exec_id": "x-1"}),
+            ("shell", lambda client: client.session("s-1").shell(), BEGUN, "host.shell.close", {"exec_id": "x-1", "mode": "force"}),
+            ("open", lambda client: client.open(), OPENED, "host.session.close", {"session_id": "s-1", "mode": "force"}),
+            ("an open that waits for leave", lambda client: client.open(), leave, "host.approval.deny", {"approval_id": "a-1"}),
+        ]
+        for leaving in (self.interrupted, self.canceled):
+            for name, call, begun, end, body in rows:
+                with self.subTest(name, leaving=leaving.__name__):
+                    over = threading.Event()
+                    supervisor = Supervisor((VERSION, False), silence(over), (begun, False), (answer(receipt(end)), False))
+                    try:
+                        leaving(supervisor.path, call, lambda: len(supervisor.said) == 2)
+                    finally:
+                        over.set()
+                        supervisor.close()
+                    _, (_, first, asked), (_, second, again), (ended, _, how) = supervisor.said
+                    self.assertEqual((second.pop("Prefer"), second, again), ("respond-async", first, asked))
+                    self.assertEqual((ended.split()[1], json.loads(how)), ("/v1/ops/" + end, body))
+
+    def test_what_was_not_sent_is_not_begun_for_that(self) -> None:
+        for leaving in (self.interrupted, self.canceled):
+            with self.subTest(leaving.__name__):
+                supervisor = Supervisor((VERSION, True))
+                later: List[Supervisor] = []
+
+                def called(client: Any) -> Any:
+                    supervisor.close()  # it has answered, and is waited for
+                    nonlocal between
+                    between = time.monotonic() + 0.3
+                    return client.session("s-1").exec(["true"])
+
+                between = float("inf")
+                try:
+                    leaving(supervisor.path, called, lambda: time.monotonic() > between, lambda: later.append(Supervisor((RAN, False), path=supervisor.path)))
+                finally:
+                    for s in later:
+                        s.close()
+                self.assertEqual([s.said for s in later], [[]])
+
+    def test_settling_is_short(self) -> None:
+        for leaving, edge in ((self.interrupted, "blocking"), (self.canceled, "aio")):
+            with self.subTest(leaving.__name__), mock.patch(f"stockade.{edge}.edge.SETTLING", 0.2):
+                over = threading.Event()
+                supervisor = Supervisor((VERSION, False), silence(over), silence(over), silence(over))
+
+                def work(client: Any) -> None:
+                    with client.session("s-1") as s:
+                        s.exec(["true"])
+
+                async def awaited(client: Any) -> None:
+                    async with client.session("s-1") as s:
+                        await s.exec(["true"])
+
+                begun = time.monotonic()
+                try:
+                    leaving(supervisor.path, work if edge == "blocking" else awaited, lambda: len(supervisor.said) == 2)
+                    self.assertEqual([line.split()[1] for line, _, _ in supervisor.said[1:]], ["/v1/exec", "/v1/exec", "/v1/close"])
+                    self.assertLess(time.monotonic() - begun, 25)  # silence takes longer
+                finally:
+                    over.set()
+                    supervisor.close()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Awaitable, Set
+import select
+from typing import Awaitable, Callable, Set
 
-from ..retry import Lost
+from ..retry import SETTLING, Lost
 
 _PIECE = 1 << 18
 
@@ -37,6 +38,14 @@ class Connection:
         except OSError as e:
             raise Lost(f"receive: {e.strerror or e}", sent=True) from e
 
+    def ended(self) -> bool:
+        """Nothing can be asked on it: the other side is closed, or says what nobody has asked for."""
+        if self._writer.is_closing():
+            return True
+        poll = select.poll()
+        poll.register(self._writer.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+
     def close(self) -> None:
         self._writer.close()
 
@@ -52,9 +61,18 @@ async def pause(seconds: float) -> None:
 _settling: "Set[asyncio.Future[None]]" = set()
 
 
-async def settle(last: Awaitable[None]) -> None:
-    """Does what is to be done in any case, also when the task is canceled once more meanwhile."""
-    task = asyncio.ensure_future(last)
+async def settle(last: Callable[[], Awaitable[None]], hurry: bool = False) -> None:
+    """Does what is to be done in any case, also when the task is canceled once more meanwhile. In a hurry, which is where it
+    was canceled before, there are SETTLING seconds for it, and nobody to be told what goes wrong."""
+
+    async def done() -> None:
+        try:
+            await asyncio.wait_for(last(), SETTLING if hurry else None)
+        except Exception:
+            if not hurry:
+                raise
+
+    task = asyncio.ensure_future(done())
     _settling.add(task)
     task.add_done_callback(_settling.discard)
     await asyncio.shield(task)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import List, Optional, Tuple, Type, TypeVar
 
 from ..failure import Interrupted, ProtocolError
 from ..http import Answer, ONCE, Request
 from ..model import Receipt, Scope
-from ..request import RENEWABLE, document, refusal, renewed, scoped, settled
+from ..request import RENEWABLE, document, ending, impatient, refusal, renewed, scoped, settled
 from ..retry import Attempts, Lost
-from .edge import Connection, now, pause
+from .edge import Connection, now, pause, settle
 
 T = TypeVar("T")
 
@@ -32,11 +33,11 @@ class AsyncExchange:
         answer, body = await self.send(request)
         return document(kind, answer, body)
 
-    async def receipt(self, request: Request, op: str = "", own_key: bool = False, repeatable: bool = False) -> Receipt:
+    async def receipt(self, request: Request, op: str = "", own_key: bool = False, repeatable: bool = False, undo: bool = False) -> Receipt:
         """The receipt of an operation that took place. What a restart cut off is asked again as another operation
-        where that is the same, unless the key is the caller's."""
+        where that is the same, unless the key is the caller's. With undo as in send."""
         while True:
-            answer, body = await self.send(request, final=True)
+            answer, body = await self.send(request, final=True, undo=op if undo else "")
             try:
                 return settled(answer, body)
             except Interrupted as e:
@@ -44,27 +45,26 @@ class AsyncExchange:
                     raise
                 request = renewed(request)
 
-    async def send(self, request: Request, final: bool = False) -> Tuple[Answer, bytes]:
-        """The answer to a request, and its body. What says no is an exception, but for a final answer."""
-        request = scoped(request, self.scope)
-        attempts = Attempts(self.patience, now(), self.met)
-        while True:
-            try:
-                answer, body = await self._once(request)
-            except Lost as lost:
-                await pause(attempts.after_loss(request, lost, now()))
-                continue
-            failed = refusal(answer.status, body)
-            if failed is None or (final and failed.receipt is not None):
-                return answer, body
-            await pause(attempts.after_refusal(failed, now()))
+    async def send(self, request: Request, final: bool = False, undo: str = "") -> Tuple[Answer, bytes]:
+        """The answer to a request, and its body. What says no is an exception, but for a final answer.
 
-    async def begin(self, request: Request) -> Tuple[Connection, Answer]:
+        undo is the name of the operation where what it begins is to be ended when its caller is interrupted here.
+        """
+        attempts = Attempts(self.patience, self.met)
+        try:
+            return await self._attempt(scoped(request, self.scope), attempts, final)
+        except asyncio.CancelledError:
+            if undo and attempts.arrived:  # otherwise to ask again would begin it
+                await settle(lambda: self._undo(undo, request), hurry=True)
+            raise
+
+    async def begin(self, request: Request, attempts: Attempts) -> Tuple[Connection, Answer]:
         """Sends a request, and returns when the head of its answer is there. The caller closes the connection, or
         gives it back."""
         conn, used = self._take(request), True
         if conn is None:
             conn, used = await Connection.open(self.path), False
+        attempts.connected(now())
         answer = Answer()
         try:
             try:
@@ -77,7 +77,7 @@ class AsyncExchange:
         except BaseException as e:
             conn.close()
             if isinstance(e, Lost) and used and not answer.begun and request.repeat != ONCE:
-                return await self.begin(request)  # it had ended while nobody used it
+                return await self.begin(request, attempts)  # it had ended while nobody used it
             raise
         self.met = True
         return conn, answer
@@ -104,8 +104,27 @@ class AsyncExchange:
         for conn in idle:
             conn.close()
 
-    async def _once(self, request: Request) -> Tuple[Answer, bytes]:
-        conn, answer = await self.begin(request)
+    async def _attempt(self, request: Request, attempts: Attempts, final: bool) -> Tuple[Answer, bytes]:
+        while True:
+            try:
+                answer, body = await self._once(request, attempts)
+            except Lost as lost:
+                await pause(attempts.after_loss(request, lost, now()))
+                continue
+            failed = refusal(answer.status, body)
+            if failed is None or (final and failed.receipt is not None):
+                return answer, body
+            await pause(attempts.after_refusal(failed, now()))
+
+    async def _undo(self, op: str, request: Request) -> None:
+        """Ends what an operation has begun: asked again, with its key, it says what that is."""
+        answer, body = await self.send(impatient(request), final=True)
+        end = ending(op, answer, body)
+        if end is not None:
+            await self.receipt(end, repeatable=True)
+
+    async def _once(self, request: Request, attempts: Attempts) -> Tuple[Answer, bytes]:
+        conn, answer = await self.begin(request, attempts)
         body = bytearray(answer.take())
         try:
             while not answer.done:
@@ -118,9 +137,14 @@ class AsyncExchange:
         return answer, bytes(body)
 
     def _take(self, request: Request) -> Optional[Connection]:
-        """A connection that nobody uses; none for what must not be asked again, since it may have ended."""
+        """A connection that nobody uses; none for what must not be asked again, since it may end at any time."""
         with self._lock:
-            return self._idle.pop() if self._idle and request.repeat != ONCE else None
+            while self._idle and request.repeat != ONCE:
+                conn = self._idle.pop()
+                if not conn.ended():
+                    return conn
+                conn.close()
+            return None
 
 
 def shaped(value: Optional[T], what: str) -> T:

@@ -6,11 +6,10 @@ import asyncio
 import uuid
 from typing import Any, Optional, Union
 
-from ..failure import Exhausted, NotFound, StockadeError, Unavailable, of_receipt
-from ..http import Request, segment
-from ..model import (ControlResult, Event, Exec, InlineBytes, InlineText, Pending, Process, ProcessCancel, ProcessInput, ProcessModify,
-                     ProcessTarget, Receipt, Stdin)
-from ..request import document, get, named, operate, renewed, settled
+from ..failure import Exhausted, Interrupted, NotFound, Pending, StockadeError, Unavailable, of_receipt
+from ..http import segment
+from ..model import ControlResult, Event, Exec, Process, ProcessCancel, ProcessInput, ProcessModify, ProcessTarget, Receipt, Stdin
+from ..request import get, named, operate, renewed, settled
 from ..codec import Secret
 from ..stream import Course, event, last
 from ..value import Duration, Result, executed, inline, milliseconds, nanoseconds, portion, raw, signal_of, stdin_of
@@ -41,7 +40,7 @@ class AsyncExecution:
 
     async def __aexit__(self, *failure: Any) -> None:
         if self._receipt is None:
-            await settle(self._end())
+            await settle(self._end, hurry=asyncio.CancelledError in failure)
 
     def __aiter__(self) -> AsyncStream[Event]:
         return self.events()
@@ -138,7 +137,7 @@ class AsyncExecution:
     async def _end(self) -> None:
         try:
             await self.cancel()
-        except (NotFound, Unavailable):
+        except (NotFound, Unavailable, Interrupted):
             pass  # it is gone, or nobody is there who could end it
 
     async def _result(self, receipt: Receipt) -> Result:
@@ -164,15 +163,11 @@ async def start(exchange: AsyncExchange, path: str, ask: Exec, key: Optional[str
     """Starts a command, and returns when its intent is durable, or when it has ended already."""
     request = operate(path, ask, key)
     while True:
-        try:
-            answer, body = await exchange.send(request, final=True)
-        except asyncio.CancelledError:
-            await settle(_cancel(exchange, request))  # it may have been started, and nobody would know it
-            raise
-        if answer.status == 202:
-            return AsyncExecution(exchange, document(Pending, answer, body).exec_id)
+        answer, body = await exchange.send(request, final=True, undo="host.exec")
         try:
             receipt = settled(answer, body)
+        except Pending as e:
+            return AsyncExecution(exchange, e.exec_id)
         except StockadeError as e:
             if e.code != "supervisor_restarted" or key or not repeatable:
                 raise
@@ -188,18 +183,8 @@ async def run(exchange: AsyncExchange, ask: Exec, key: Optional[str], repeatable
         try:
             return await execution.result()
         except asyncio.CancelledError:
-            await settle(execution._end())
+            await settle(execution._end, hurry=True)
             raise
         except StockadeError as e:
             if e.code != "supervisor_restarted" or key or not repeatable:
                 raise
-
-
-async def _cancel(exchange: AsyncExchange, request: Request) -> None:
-    """Cancels what a request has started, if it has: the same request with its key says what that is."""
-    try:
-        answer, body = await exchange.send(request, final=True)
-        if answer.status == 202:
-            await AsyncExecution(exchange, document(Pending, answer, body).exec_id).cancel()
-    except StockadeError:
-        pass  # it was refused, or nobody is there who could say

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, AsyncIterator, Iterable, Mapping, Optional, Sequence, Union
 
 from ..codec import EnvValue
@@ -39,7 +40,7 @@ class AsyncSession(AsyncFiles):
         return self
 
     async def __aexit__(self, *failure: Any) -> None:
-        await settle(self._end())
+        await settle(self._end, hurry=asyncio.CancelledError in failure)
 
     @property
     def grant(self) -> Optional[Grant]:
@@ -86,10 +87,11 @@ class AsyncSession(AsyncFiles):
 
     async def shell(self, argv: Sequence[str] = (), *, cwd: Optional[str] = None, env: Optional[Mapping[str, EnvValue]] = None, cols: int = 80, rows: int = 24,
                     wait: Optional[Duration] = None, labels: Optional[Mapping[str, str]] = None, key: Optional[str] = None) -> AsyncShell:
-        """Opens a shell, /bin/bash --login unless said otherwise, and returns when its prompt is there, or after the wait."""
+        """Opens a shell, /bin/bash --login unless said otherwise, and returns when its prompt is there, or after the wait.
+        Who is interrupted meanwhile has it closed."""
         ask = Exec(self.id, tuple(argv), cwd=cwd, env_patch=mapping(env), terminal=Terminal(cols, rows), labels=dict(labels) if labels else None,
                    wait_ms=milliseconds(wait) if wait is not None else None)
-        answer, body = await self._exchange.send(operate("/v1/shells", ask, key), final=True)
+        answer, body = await self._exchange.send(operate("/v1/shells", ask, key), final=True, undo="host.shell.open")
         if answer.status == 202:
             opened = document(ShellRecord, answer, body)
             return AsyncShell(self._exchange, opened.exec_id, opened)
@@ -182,7 +184,7 @@ class AsyncSession(AsyncFiles):
     async def _end(self) -> None:
         try:
             await self.close(force=True)
-        except (NotFound, Conflict, Unavailable):
+        except (NotFound, Conflict, Unavailable, Interrupted):
             pass  # it has ended, or nobody is there who could end it
 
     def _path(self, rest: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import Any, Optional, Union
 
 from ..codec import Secret
-from ..failure import NotFound, Unavailable
+from ..failure import Interrupted, NotFound, Unavailable
 from ..http import segment
 from ..model import Receipt, Shell as ShellRecord, ShellAction, ShellClose, ShellInput, ShellOutput, ShellResize, ShellResult, ShellRun
 from ..request import get, named
@@ -37,7 +38,7 @@ class AsyncShell:
         return self
 
     async def __aexit__(self, *failure: Any) -> None:
-        await settle(self._end())
+        await settle(self._end, hurry=asyncio.CancelledError in failure)
 
     async def run(self, command: str, timeout: Optional[Duration] = None) -> Ran:
         """Has it run one command, of any number of lines, and waits for its end. After the timeout it is interrupted."""
@@ -84,5 +85,5 @@ class AsyncShell:
     async def _end(self) -> None:
         try:
             await self.close(force=True)
-        except (NotFound, Unavailable):
+        except (NotFound, Unavailable, Interrupted):
             pass  # it is gone, or nobody is there who could end it

@@ -28,8 +28,9 @@ class Stockade:
     """A client of the supervisor that listens on the socket: $STOCKADE_SOCKET unless said otherwise. It connects with the
     first call, and any number of calls may be under way at the same time.
 
-    What is lost with a connection is asked again for so many seconds of patience, as what it was: an operation with
-    effect has a key, and takes place once. A supervisor that has never answered is Unavailable at once.
+    What is lost with a connection is asked again, as what it was: an operation with effect has a key, and takes place
+    once. For that a supervisor may be away for so many seconds of patience, which begin with the loss. One that was never
+    there is Unavailable at once.
     """
 
     def __init__(self, socket: Union[str, "os.PathLike[str]", None] = None, *, scope: Optional[Scope] = None, patience: float = 30.0) -> None:
@@ -52,7 +53,8 @@ class Stockade:
                    labels: Optional[Mapping[str, str]] = None, ttl: Optional[Duration] = None, idle: Optional[Duration] = None,
                    background: Optional[bool] = None, on_restart: Optional[str] = None, accept_degraded: Sequence[str] = (),
                    verify: Optional[str] = None, key: Optional[str] = None) -> Session:
-        """Asks for a session. Of one that is denied the reasons are in Denied; of one that is granted what it got is in grant."""
+        """Asks for a session. Of one that is denied the reasons are in Denied; of one that is granted what it got is in grant.
+        Who is interrupted meanwhile has it closed."""
         if isinstance(mounts, str):
             raise TypeError("mounts are a list")
         local = Local(mounts=tuple(mount_of(m) for m in mounts) or None, workdir=workdir, env=mapping(env), root=root, network_mode=network,
@@ -60,7 +62,7 @@ class Stockade:
         ask = SessionOpen(Target(local), profile=profile, session_ttl_ns=nanoseconds(ttl), idle_timeout_ns=nanoseconds(idle), limits=limits,
                           labels=dict(labels) if labels else None, allow_background_processes=background, on_restart=on_restart,
                           accept_degraded=several(accept_degraded), verify=verify)
-        receipt = self._exchange.receipt(operate("/v1/sessions", ask, key), "host.session.open", own_key=key is not None)
+        receipt = self._exchange.receipt(operate("/v1/sessions", ask, key), "host.session.open", own_key=key is not None, undo=True)
         return Session(self._exchange, shaped(receipt.session_id, "session_id"), receipt)
 
     def session(self, session_id: str) -> Session:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import select
 import socket
+import threading
 import time
+from typing import Callable, Optional
 
-from ..retry import Lost
+from ..retry import SETTLING, Lost
 
 _PIECE = 1 << 18
 
@@ -20,6 +23,7 @@ class Connection:
     def open(cls, path: str) -> "Connection":
         conn = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            conn.settimeout(_left())
             conn.connect(path)
         except OSError as e:
             conn.close()
@@ -31,6 +35,7 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         try:
+            self._conn.settimeout(_left())
             self._conn.sendall(data)
         except OSError as e:
             raise Lost(f"send: {e.strerror or e}", sent=True) from e
@@ -38,9 +43,16 @@ class Connection:
     def receive(self) -> bytes:
         """What arrived; b"" at the end."""
         try:
+            self._conn.settimeout(_left())
             return self._conn.recv(_PIECE)
         except OSError as e:
             raise Lost(f"receive: {e.strerror or e}", sent=True) from e
+
+    def ended(self) -> bool:
+        """Nothing can be asked on it: the other side is closed, or says what nobody has asked for."""
+        poll = select.poll()
+        poll.register(self._conn, select.POLLIN)
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         self._conn.close()
@@ -49,4 +61,38 @@ class Connection:
 now = time.monotonic
 
 
-pause = time.sleep
+def pause(seconds: float) -> None:
+    left = _left()
+    time.sleep(seconds if left is None else min(seconds, left))
+
+
+class _Late(Exception):
+    """The time for settling is over."""
+
+
+_settling = threading.local()
+
+
+def _left() -> Optional[float]:
+    """For how long this thread may wait; None is for ever."""
+    until = getattr(_settling, "until", None)
+    if until is None:
+        return None
+    if until <= now():
+        raise _Late
+    return float(until - now())
+
+
+def settle(last: Callable[[], None], hurry: bool = False) -> None:
+    """Does what is to be done in any case. In a hurry, which is after an interrupt, there are SETTLING seconds for it, and
+    nobody to be told what goes wrong."""
+    if not hurry:
+        last()
+        return
+    _settling.until = now() + SETTLING
+    try:
+        last()
+    except Exception:
+        pass
+    finally:
+        _settling.until = None

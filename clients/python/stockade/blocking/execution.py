@@ -6,15 +6,14 @@ from __future__ import annotations
 import uuid
 from typing import Any, Optional, Union
 
-from ..failure import Exhausted, NotFound, StockadeError, Unavailable, of_receipt
-from ..http import Request, segment
-from ..model import (ControlResult, Event, Exec, InlineBytes, InlineText, Pending, Process, ProcessCancel, ProcessInput, ProcessModify,
-                     ProcessTarget, Receipt, Stdin)
-from ..request import document, get, named, operate, renewed, settled
+from ..failure import Exhausted, Interrupted, NotFound, Pending, StockadeError, Unavailable, of_receipt
+from ..http import segment
+from ..model import ControlResult, Event, Exec, Process, ProcessCancel, ProcessInput, ProcessModify, ProcessTarget, Receipt, Stdin
+from ..request import get, named, operate, renewed, settled
 from ..codec import Secret
 from ..stream import Course, event, last
 from ..value import Duration, Result, executed, inline, milliseconds, nanoseconds, portion, raw, signal_of, stdin_of
-from .edge import now
+from .edge import now, settle
 from .exchange import Exchange, shaped
 from .stream import Stream
 
@@ -41,7 +40,7 @@ class Execution:
 
     def __exit__(self, *failure: Any) -> None:
         if self._receipt is None:
-            self._end()
+            settle(self._end, hurry=KeyboardInterrupt in failure)
 
     def __iter__(self) -> Stream[Event]:
         return self.events()
@@ -138,7 +137,7 @@ class Execution:
     def _end(self) -> None:
         try:
             self.cancel()
-        except (NotFound, Unavailable):
+        except (NotFound, Unavailable, Interrupted):
             pass  # it is gone, or nobody is there who could end it
 
     def _result(self, receipt: Receipt) -> Result:
@@ -164,15 +163,11 @@ def start(exchange: Exchange, path: str, ask: Exec, key: Optional[str], repeatab
     """Starts a command, and returns when its intent is durable, or when it has ended already."""
     request = operate(path, ask, key)
     while True:
-        try:
-            answer, body = exchange.send(request, final=True)
-        except KeyboardInterrupt:
-            _cancel(exchange, request)  # it may have been started, and nobody would know it
-            raise
-        if answer.status == 202:
-            return Execution(exchange, document(Pending, answer, body).exec_id)
+        answer, body = exchange.send(request, final=True, undo="host.exec")
         try:
             receipt = settled(answer, body)
+        except Pending as e:
+            return Execution(exchange, e.exec_id)
         except StockadeError as e:
             if e.code != "supervisor_restarted" or key or not repeatable:
                 raise
@@ -188,18 +183,8 @@ def run(exchange: Exchange, ask: Exec, key: Optional[str], repeatable: bool) -> 
         try:
             return execution.result()
         except KeyboardInterrupt:
-            execution._end()
+            settle(execution._end, hurry=True)
             raise
         except StockadeError as e:
             if e.code != "supervisor_restarted" or key or not repeatable:
                 raise
-
-
-def _cancel(exchange: Exchange, request: Request) -> None:
-    """Cancels what a request has started, if it has: the same request with its key says what that is."""
-    try:
-        answer, body = exchange.send(request, final=True)
-        if answer.status == 202:
-            Execution(exchange, document(Pending, answer, body).exec_id).cancel()
-    except StockadeError:
-        pass  # it was refused, or nobody is there who could say

@@ -14,6 +14,7 @@ from ..request import ask as asking
 from ..request import document, get, named, operate, settled
 from ..stream import Course, notice
 from ..value import Content, Duration, Result, mapping, milliseconds, nanoseconds, several, signal_of, stdin_of
+from .edge import settle
 from .exchange import Exchange, shaped
 from .execution import Execution, run, start
 from .files import Files
@@ -39,7 +40,7 @@ class Session(Files):
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        self._end()
+        settle(self._end, hurry=KeyboardInterrupt in failure)
 
     @property
     def grant(self) -> Optional[Grant]:
@@ -86,10 +87,11 @@ class Session(Files):
 
     def shell(self, argv: Sequence[str] = (), *, cwd: Optional[str] = None, env: Optional[Mapping[str, EnvValue]] = None, cols: int = 80, rows: int = 24,
                     wait: Optional[Duration] = None, labels: Optional[Mapping[str, str]] = None, key: Optional[str] = None) -> Shell:
-        """Opens a shell, /bin/bash --login unless said otherwise, and returns when its prompt is there, or after the wait."""
+        """Opens a shell, /bin/bash --login unless said otherwise, and returns when its prompt is there, or after the wait.
+        Who is interrupted meanwhile has it closed."""
         ask = Exec(self.id, tuple(argv), cwd=cwd, env_patch=mapping(env), terminal=Terminal(cols, rows), labels=dict(labels) if labels else None,
                    wait_ms=milliseconds(wait) if wait is not None else None)
-        answer, body = self._exchange.send(operate("/v1/shells", ask, key), final=True)
+        answer, body = self._exchange.send(operate("/v1/shells", ask, key), final=True, undo="host.shell.open")
         if answer.status == 202:
             opened = document(ShellRecord, answer, body)
             return Shell(self._exchange, opened.exec_id, opened)
@@ -182,7 +184,7 @@ class Session(Files):
     def _end(self) -> None:
         try:
             self.close(force=True)
-        except (NotFound, Conflict, Unavailable):
+        except (NotFound, Conflict, Unavailable, Interrupted):
             pass  # it has ended, or nobody is there who could end it
 
     def _path(self, rest: str) -> str:

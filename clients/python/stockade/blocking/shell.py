@@ -7,12 +7,13 @@ import uuid
 from typing import Any, Optional, Union
 
 from ..codec import Secret
-from ..failure import NotFound, Unavailable
+from ..failure import Interrupted, NotFound, Unavailable
 from ..http import segment
 from ..model import Receipt, Shell as ShellRecord, ShellAction, ShellClose, ShellInput, ShellOutput, ShellResize, ShellResult, ShellRun
 from ..request import get, named
 from ..stream import Course, screen
 from ..value import Duration, Ran, inline, milliseconds, nanoseconds, stdin_of, typed_at
+from .edge import settle
 from .exchange import Exchange
 from .execution import fetch
 from .stream import Stream
@@ -37,7 +38,7 @@ class Shell:
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        self._end()
+        settle(self._end, hurry=KeyboardInterrupt in failure)
 
     def run(self, command: str, timeout: Optional[Duration] = None) -> Ran:
         """Has it run one command, of any number of lines, and waits for its end. After the timeout it is interrupted."""
@@ -84,5 +85,5 @@ class Shell:
     def _end(self) -> None:
         try:
             self.close(force=True)
-        except (NotFound, Unavailable):
+        except (NotFound, Unavailable, Interrupted):
             pass  # it is gone, or nobody is there who could end it

@@ -66,20 +66,20 @@ class Stream(Generic[T]):
     def _more(self) -> None:
         """Waits for something to have arrived, or tries to."""
         if self._attempts is None:
-            self._attempts = Attempts(self._exchange.patience, now(), self._exchange.met)
+            self._attempts = Attempts(self._exchange.patience, self._exchange.met)
         request = self._course.request() if self._conn is None else None
         try:
             if request is not None:
-                self._conn, self._answer = self._exchange.begin(scoped(request, self._exchange.scope))
+                self._conn, self._answer = self._exchange.begin(scoped(request, self._exchange.scope), self._attempts)
                 if not self._answer.headers.get("content-type", "").startswith(NDJSON):
                     self._instead()
                     return
             elif self._conn is not None:
                 self._exchange.feed(self._conn, self._answer)
-            items = self._course.feed(self._answer.take())
-            if items:
-                self._items.extend(items)
-                self._attempts.progress(now())
+            data = self._answer.take()
+            self._items.extend(self._course.feed(data))
+            if b"\n" in data:  # a keepalive is a sign of life, and no item
+                self._attempts.progress()
             if self._answer.done and not self._course.ended:
                 if not self._course.open_end:
                     raise Lost("the stream ended without its end", sent=True)
