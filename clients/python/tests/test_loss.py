@@ -355,7 +355,7 @@ class Interruption(unittest.TestCase):
 
     def test_settling_is_short(self) -> None:
         for leaving, edge in ((self.interrupted, "blocking"), (self.canceled, "aio")):
-            with self.subTest(leaving.__name__), mock.patch(f"stockade.{edge}.edge.SETTLING", 0.2):
+            with self.subTest(leaving.__name__), mock.patch(f"stockade.{edge}.edge.SETTLING", 1.0):
                 over = threading.Event()
                 supervisor = Supervisor((VERSION, False), silence(over), silence(over), silence(over))
 
