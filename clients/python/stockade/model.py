@@ -481,6 +481,7 @@ class Enforced(Record):
     cgroup: str
     #: whose rights are handled; 0 = no Landlock
     landlock_abi: int
+    #: that can be made in the session's
     max_user_namespaces: int
     #: of verify
     canaries: Optional[Tuple[Canary, ...]] = None
@@ -496,7 +497,7 @@ class Enforced(Record):
     reports: Optional[Mapping[str, str]] = None
     #: hard limits of executions: "NOFILE", …
     rlimits: Optional[Mapping[str, int]] = None
-    #: sha256:<hex> of the program
+    #: sha256:<hex> of the program that init was given; Seccomp says that one is in force
     seccomp_filter: Optional[str] = None
 
 
@@ -513,6 +514,8 @@ class ErrorBody(Record):
     """ErrorBody is the body of every answer that is not a receipt or a document."""
 
     error: Error
+    #: as the page from that position would have it
+    gone: Optional[Gone] = None
 
 
 @dataclass(frozen=True, repr=False)
