@@ -36,6 +36,7 @@ var needed = []struct {
 	{"CAP_SYS_CHROOT", unix.CAP_SYS_CHROOT},
 	{"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE}, // /proc/PID/ns of a process in another user namespace
 	{"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN},
+	{"CAP_SYS_TIME", unix.CAP_SYS_TIME}, // the offsets of a time namespace
 }
 
 func effective() (uint64, error) {
