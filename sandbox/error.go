@@ -32,6 +32,7 @@ const (
 	CodeNoExec         = "exec_not_found"
 	CodeFrozen         = "session_paused" // nothing starts in a session that is frozen
 	CodeBusy           = "session_limit_exceeded"
+	CodeRequests       = "too_many_requests"  // the runner has as many calls in progress as it can have
 	CodeCPUTime        = "cpu_time_exceeded"  // the session has used as much processor time as it may
 	CodeProtected      = "protected_path"     // a path that must be protected cannot be: a symbolic link, a device
 	CodeNoOverlay      = "no_overlay"         // the path inside is not an overlay's

@@ -65,6 +65,7 @@ var Table = []Row{
 	{"internal/spool", []string{"internal/durable", "internal/blob", "internal/failpoint"}, []string{unix}},
 	{"internal/journal", []string{"internal/durable", "internal/failpoint"}, []string{unix, tlog, jsonexp}},
 
+	{"internal/turns", nil, nil},
 	{"internal/prompt", nil, nil},
 	{"internal/instant", nil, nil},
 	{"internal/carry", nil, []string{websocket}},
@@ -97,7 +98,7 @@ var Table = []Row{
 	// The sandbox, inside and out. The guest is linked into PID 1 of every session.
 	{"sandbox/guest", []string{"internal/packet"}, []string{unix}},
 	{"sandbox/pty", nil, []string{unix}},
-	{"sandbox/launch", []string{"sandbox", "internal/packet", "internal/failpoint"}, []string{unix, jsonexp}},
+	{"sandbox/launch", []string{"sandbox", "internal/packet", "internal/turns", "internal/failpoint"}, []string{unix, jsonexp}},
 	{"sandbox/seccomp", nil, []string{libseccomp, unix}},
 	{"sandbox/notify", nil, []string{unix}},
 	{"sandbox/cgroup", []string{"sandbox", "internal/cleanup"}, []string{cgroups, libcgroups, mountinfo, runtimeSpec, unix}},

@@ -39,6 +39,8 @@ type Handler interface {
 	Host() sandbox.Host
 	// Sessions tells what is held, in order of names.
 	Sessions() []sandbox.Held
+	// Owner is the user whose session it is.
+	Owner(session string) (uid uint32, err error)
 	// Resolve answers path by path, in order.
 	Resolve(ctx context.Context, caller sandbox.Caller, paths []string) ([]Resolved, error)
 	Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, error)

@@ -34,13 +34,15 @@ type fake struct {
 	abandoned    chan struct{} // and this
 	starting     chan struct{} // and for each start that goes on until its caller leaves
 
-	hang chan struct{} // until it is closed, paths below /hang and a start that is tardy do not answer
+	hang chan struct{} // until it is closed, paths below /hang, the session stuck and a start that is tardy do not answer
 
 	mu       sync.Mutex
 	exited   map[string]func(sandbox.Result)
-	read     string // what the last start found in its stdin
-	resolves int    // that hang
-	opens    int    // and these
+	read     string       // what the last start found in its stdin
+	resolves int          // that hang
+	opens    int          // and these
+	starts   int          // and wait until their caller leaves
+	looks    map[kind]int // and what else looks at the files of the session stuck
 	closed   []string
 	sessions map[string]sandbox.Spec
 	held     map[target]*fakeExec
@@ -73,6 +75,25 @@ func (x *fakeExec) duplicates(t testing.TB) Streams {
 }
 
 func (f *fake) Host() sandbox.Host { return sandbox.Host{Kernel: "6.18", CPUs: 2} }
+
+// Owner of a session that is stuck is another user than that of all others.
+func (f *fake) Owner(session string) (uid uint32, err error) {
+	if session == "stuck" {
+		return 7, nil
+	}
+	return 0, nil
+}
+
+// look hangs where the session does.
+func (f *fake) look(k kind, session string) {
+	if session != "stuck" {
+		return
+	}
+	f.mu.Lock()
+	f.looks[k]++
+	f.mu.Unlock()
+	<-f.hang
+}
 
 func (f *fake) Resolve(_ context.Context, c sandbox.Caller, paths []string) ([]Resolved, error) {
 	out := make([]Resolved, len(paths))
@@ -138,8 +159,14 @@ func (f *fake) Start(ctx context.Context, e sandbox.Exec, stdin *os.File, exited
 		return Streams{}, sandbox.Errorf(sandbox.CodeSpawn, "no such command")
 	}
 	if e.ID == "slow" || e.ID == "deaf" {
+		f.mu.Lock()
+		f.starts++
+		f.mu.Unlock()
 		f.starting <- struct{}{}
 		<-ctx.Done()
+		f.mu.Lock()
+		f.starts--
+		f.mu.Unlock()
 	}
 	if e.ID == "tardy" {
 		f.starting <- struct{}{}
@@ -290,6 +317,7 @@ func (f *fake) Foreground(_ context.Context, session, exec string, _ int) error 
 }
 
 func (f *fake) Freeze(_ context.Context, session, exec string, frozen bool) error {
+	f.look(kindFreeze, session)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.frozen[target{session, exec}] = frozen
@@ -329,6 +357,7 @@ func (f *fake) Kill(ctx context.Context, session, exec string) error {
 }
 
 func (f *fake) Collect(_ context.Context, session string, paths []string) ([]sandbox.Artifact, error) {
+	f.look(kindCollect, session)
 	var out []sandbox.Artifact
 	for _, p := range paths {
 		if p == "/missing" {
@@ -393,12 +422,17 @@ func (f *fake) Abandoned() {
 func newFake(t testing.TB) *fake {
 	return &fake{
 		t: t, disconnected: make(chan struct{}, 100), abandoned: make(chan struct{}, 100), starting: make(chan struct{}, 100), hang: make(chan struct{}),
-		exited: map[string]func(sandbox.Result){}, sessions: map[string]sandbox.Spec{}, held: map[target]*fakeExec{}, frozen: map[target]bool{},
+		exited: map[string]func(sandbox.Result){}, sessions: map[string]sandbox.Spec{}, held: map[target]*fakeExec{}, frozen: map[target]bool{}, looks: map[kind]int{},
 	}
 }
 
 // connect starts a runner over a fake and returns the daemon's end of it.
 func connect(t testing.TB) (*Runner, *fake) {
+	t.Helper()
+	return connectTo(t, newProgress())
+}
+
+func connectTo(t testing.TB, p *progress) (*Runner, *fake) {
 	t.Helper()
 	f := newFake(t)
 	path := filepath.Join(t.TempDir(), "run.sock")
@@ -411,7 +445,7 @@ func connect(t testing.TB) (*Runner, *fake) {
 		defer l.Close()
 		conn, err := l.admit()
 		if err == nil {
-			err = serve(conn, f)
+			err = serve(conn, f, p)
 		}
 		served <- err
 	}()
@@ -429,8 +463,8 @@ func connect(t testing.TB) (*Runner, *fake) {
 }
 
 // serve answers one daemon.
-func serve(conn *net.UnixConn, h Handler) error {
-	s, err := serverOn(conn, h, newSlots())
+func serve(conn *net.UnixConn, h Handler, p *progress) error {
+	s, err := serverOn(conn, h, p)
 	if err != nil {
 		return err
 	}
@@ -687,7 +721,7 @@ func TestLooksThatHang(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	var all sync.WaitGroup
-	for range 2 * maxResolves {
+	for range 2 * maxLooks {
 		all.Go(func() {
 			if _, err := r.Resolve(ctx, sandbox.Caller{UID: 7}, []string{"/hang"}); !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
@@ -701,6 +735,25 @@ func TestLooksThatHang(t *testing.T) {
 			}
 		})
 	}
+	looks := map[kind]func(session string) error{
+		kindChanges: func(session string) error { _, _, err := r.Changes(ctx, session, "", "", 1); return err },
+		kindCommit:  func(session string) error { _, err := r.Commit(ctx, session, "", nil); return err },
+		kindDiscard: func(session string) error { return r.Discard(ctx, session, "") },
+		kindCollect: func(session string) error { _, err := r.Collect(ctx, session, nil); return err },
+		kindFreeze:  func(session string) error { return r.Freeze(ctx, session, "", true) },
+	}
+	for k, look := range looks {
+		for range 2 * maxLooks {
+			all.Go(func() {
+				if err := look("stuck"); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("call %d: %v", k, err)
+				}
+			})
+		}
+		if err := look("s"); err != nil {
+			t.Errorf("call %d of another user: %v", k, err)
+		}
+	}
 	if _, err := r.Resolve(ctx, sandbox.Caller{UID: 8}, []string{"/a"}); err != nil {
 		t.Errorf("another user: %v", err)
 	}
@@ -709,8 +762,13 @@ func TestLooksThatHang(t *testing.T) {
 	}
 	all.Wait()
 	f.mu.Lock()
-	if f.resolves != maxResolves || f.opens != maxOpens {
-		t.Errorf("%d look and %d build at once, at most %d and %d may", f.resolves, f.opens, maxResolves, maxOpens)
+	if f.resolves != maxLooks || f.opens != maxOpens {
+		t.Errorf("%d look and %d build at once, at most %d and %d may", f.resolves, f.opens, maxLooks, maxOpens)
+	}
+	for k := range looks {
+		if n := f.looks[k]; n != maxLooks {
+			t.Errorf("call %d: %d look at once, at most %d may", k, n, maxLooks)
+		}
 	}
 	f.mu.Unlock()
 	r.Disconnect()
@@ -719,6 +777,109 @@ func TestLooksThatHang(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Error("the handler was not told that the daemon is gone")
 	}
+}
+
+// When everything is in use a call is refused, and the runner hears what comes behind it: a cancel, and the end of the connection.
+func TestFull(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		fill func(p *progress)
+	}{
+		{"slots", func(p *progress) {
+			for len(p.slots) < cap(p.slots) {
+				p.slots <- struct{}{}
+			}
+		}},
+		{"bytes", func(p *progress) { p.held.Add(maxHeld) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newProgress()
+			r, f := connectTo(t, p)
+			waits := make(chan error, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				_, err := r.Start(ctx, sandbox.Exec{Session: "s", ID: "slow"}, nil)
+				waits <- err
+			}()
+			<-f.starting
+			tt.fill(p)
+			big := sandbox.Exec{ID: "big", Argv: []string{strings.Repeat("x", 2*packet.Inline)}}
+			for range 2 {
+				if _, err := r.Start(t.Context(), big, nil); code(err) != sandbox.CodeRequests {
+					t.Errorf("got %v", err)
+				}
+			}
+			cancel()
+			if err := <-waits; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			for n := 1; n > 0; time.Sleep(time.Millisecond) { // the runner has heard it, too
+				f.mu.Lock()
+				n = f.starts
+				f.mu.Unlock()
+			}
+			if _, err := r.Load(t.Context(), "s"); err != nil { // there is a slot again, and it takes no room
+				t.Error(err)
+			}
+			r.Disconnect()
+			select {
+			case <-f.disconnected:
+			case <-time.After(5 * time.Second):
+				t.Error("it does not notice that the daemon has left")
+			}
+		})
+	}
+}
+
+// What a call takes it gives back, however it ends.
+func TestNothingIsKept(t *testing.T) {
+	p := newProgress()
+	r, f := connectTo(t, p)
+	big := strings.Repeat("x", 2*packet.Inline)
+	for _, id := range []string{"x", "refused"} {
+		if x, err := r.Start(t.Context(), sandbox.Exec{ID: id, Argv: []string{big}}, nil); err == nil {
+			drain(t, x)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	given := make(chan error, 1)
+	go func() {
+		_, err := r.Open(ctx, sandbox.Spec{Session: "slow", Workdir: big})
+		given <- err
+	}()
+	for p.held.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	<-given
+	conn, peer, err := socketPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	defer conn.Close()
+	s := newServer(conn, f, p)
+	s.greeted = true
+	msg, err := encode(kindOpen, 1, sandbox.Spec{Session: "slow", Workdir: big})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	if err := s.dispatch(ctx, msg, nil); err != nil {
+		t.Error(err)
+	}
+	if err := s.dispatch(ctx, msg, nil); err != errMalformed {
+		t.Errorf("a number used twice: %v", err)
+	}
+	cancel()
+	s.calls.Wait()
+	for range 1000 {
+		if len(p.slots) == 0 && p.held.Load() == 0 && p.lines.In() == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Errorf("%d slots, %d bytes and %d turns are kept", len(p.slots), p.held.Load(), p.lines.In())
 }
 
 // A command that is being started when its daemon leaves is started, for whoever comes next; one
@@ -911,7 +1072,7 @@ func TestHostilePeer(t *testing.T) {
 			}
 			f := newFake(t)
 			served := make(chan error, 1)
-			go func() { served <- serve(unixConn(t, fds[0]), f) }()
+			go func() { served <- serve(unixConn(t, fds[0]), f, newProgress()) }()
 			if err := tt.send(fds[1]); err != nil {
 				t.Fatal(err)
 			}
@@ -938,7 +1099,7 @@ func TestDaemonLeavesUnread(t *testing.T) {
 	}
 	f := newFake(t)
 	served := make(chan error, 1)
-	go func() { served <- serve(unixConn(t, fds[0]), f) }()
+	go func() { served <- serve(unixConn(t, fds[0]), f, newProgress()) }()
 	hello, err := encode(kindHello, 1, helloCall{version})
 	if err != nil {
 		t.Fatal(err)
@@ -1075,7 +1236,7 @@ func FuzzDispatch(f *testing.F) {
 		defer peer.Close()
 		defer conn.Close()
 		h := newFake(t)
-		s := newServer(conn, h, newSlots())
+		s := newServer(conn, h, newProgress())
 		s.greeted = true
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // so that "slow" returns

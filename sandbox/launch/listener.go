@@ -14,7 +14,7 @@ import (
 type Listener struct {
 	socket *net.UnixListener
 	uid    uint32
-	slots  chan struct{} // of calls in progress, those that a daemon has left behind among them
+	shared *progress
 
 	suspensions chan suspension
 	pending     *suspension   // taken up by Serve, and not answered
@@ -23,7 +23,7 @@ type Listener struct {
 }
 
 func newListener(l *net.UnixListener, uid uint32) *Listener {
-	return &Listener{socket: l, uid: uid, slots: newSlots(), suspensions: make(chan suspension)}
+	return &Listener{socket: l, uid: uid, shared: newProgress(), suspensions: make(chan suspension)}
 }
 
 // Listen makes the runner's socket at path, mode 0600, for the daemon's uid. A dead

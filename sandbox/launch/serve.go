@@ -10,24 +10,27 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/packet"
+	"github.com/stockade-dev/stockade/internal/turns"
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
-// What one connection may have in progress. The runner reads no further until one
-// ends, so that a daemon gone wild costs the runner a bounded amount of memory.
+// What may be in progress. Beyond it a call is refused at once: were one to wait, what is behind it would lie unread, cancels and the end of
+// the connection among them. So a daemon gone wild costs the runner a bounded amount of memory.
 const (
-	maxCalls = 1024
-	maxLarge = 8 // of those, with a body beyond packet.Inline
-	// maxResolves is how many of them look at paths for one user, and maxOpens how many build a session,
+	// maxCalls is more than one user can come to, by the requests that he may have at the daemon and the turns below.
+	maxCalls = 4096
+	maxHeld  = 8 * packet.Large // of bodies beyond packet.Inline
+	// maxLooks is how many calls of a kind look at a user's file systems, and maxOpens how many build a session,
 	// which looks at them again. A look at a file system that hangs cannot be given up (FUSE, NFS): it keeps
 	// its thread, and its turn, until the file system answers.
-	maxResolves = 16
-	maxOpens    = 64
+	maxLooks = 16
+	maxOpens = 64
 )
 
 // lastStarts is how long commands that were being started when their daemon left have for it: the
@@ -46,15 +49,20 @@ type server struct {
 	handler Handler
 	greeted bool
 	calls   sync.WaitGroup
-	slots   chan struct{} // the Listener's: also of calls that another daemon has left behind
-	large   chan struct{}
+	shared  *progress  // the Listener's
 	refused chan error // why it could not be paused; capacity 1
 
 	mu      sync.Mutex
 	cancels map[uint64]context.CancelFunc // of calls in progress
-	lines   map[turn]*line                // while somebody is in them
 	watched map[uint64]target             // executions whose end has yet to be told, by the call that started or attached them
 	pausing *suspension                   // asked for, and not carried out
+}
+
+// progress is what the calls of one Listener share, whoever is connected: also those that another daemon has left behind.
+type progress struct {
+	slots chan struct{}
+	held  atomic.Int64 // bytes of large bodies
+	lines turns.Lines[turn]
 }
 
 // turn is what calls of a kind wait for that a user has.
@@ -63,36 +71,42 @@ type turn struct {
 	uid  uint32
 }
 
-// line is those of one user who look at paths, and those who wait to.
-type line struct {
-	turns chan struct{}
-	in    int // looking or waiting
+func newProgress() *progress { return &progress{slots: make(chan struct{}, maxCalls)} }
+
+// take takes a slot, and room for as many bytes.
+func (p *progress) take(bytes int64) error {
+	select {
+	case p.slots <- struct{}{}:
+	default:
+		return sandbox.Errorf(sandbox.CodeRequests, "%d calls are in progress at the runner", maxCalls)
+	}
+	if p.held.Add(bytes) > maxHeld {
+		p.held.Add(-bytes)
+		<-p.slots
+		return sandbox.Errorf(sandbox.CodeRequests, "calls in progress at the runner have %d bytes", maxHeld)
+	}
+	return nil
 }
 
-// newSlots are those of one Listener, whoever is connected.
-func newSlots() chan struct{} { return make(chan struct{}, maxCalls) }
-
 // serverOn returns the server of a connection, which it owns from now on, and whatever it returns.
-func serverOn(conn *net.UnixConn, h Handler, slots chan struct{}) (*server, error) {
+func serverOn(conn *net.UnixConn, h Handler, shared *progress) (*server, error) {
 	socket, err := packet.NewConn(conn)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("daemon socket: %w", err)
 	}
-	s := newServer(socket, h, slots)
+	s := newServer(socket, h, shared)
 	s.conn = conn
 	return s, nil
 }
 
-func newServer(socket *packet.Conn, h Handler, slots chan struct{}) *server {
+func newServer(socket *packet.Conn, h Handler, shared *progress) *server {
 	return &server{
 		socket:  socket,
 		handler: h,
-		slots:   slots,
-		large:   make(chan struct{}, maxLarge),
+		shared:  shared,
 		refused: make(chan error, 1),
 		cancels: map[uint64]context.CancelFunc{},
-		lines:   map[turn]*line{},
 		watched: map[uint64]target{},
 	}
 }
@@ -154,7 +168,12 @@ var operations = map[kind]operation{
 	kindKill: simple(func(s *server, ctx context.Context, t target) (none, error) {
 		return none{}, s.handler.Kill(ctx, t.Session, t.Exec)
 	}),
-	kindFreeze: simple(func(s *server, ctx context.Context, c freezeCall) (none, error) {
+	kindFreeze: simple(func(s *server, ctx context.Context, c freezeCall) (none, error) { // waits for a commit
+		leave, err := s.look(ctx, kindFreeze, c.Session)
+		if err != nil {
+			return none{}, err
+		}
+		defer leave()
 		return none{}, s.handler.Freeze(ctx, c.Session, c.Exec, c.Frozen)
 	}),
 	kindLoad: simple(func(s *server, _ context.Context, t target) (sandbox.Load, error) {
@@ -164,6 +183,11 @@ var operations = map[kind]operation{
 		return none{}, s.handler.CloseStdin(t.Session, t.Exec)
 	}),
 	kindChanges: simple(func(s *server, ctx context.Context, c changesCall) (changesReply, error) {
+		leave, err := s.look(ctx, kindChanges, c.Session)
+		if err != nil {
+			return changesReply{}, err
+		}
+		defer leave()
 		changes, more, err := s.handler.Changes(ctx, c.Session, c.Target, string(c.After), c.Limit)
 		reply := changesReply{make([]change, len(changes)), more}
 		for i, c := range changes {
@@ -173,6 +197,11 @@ var operations = map[kind]operation{
 	}),
 	kindCommit: simple((*server).commit),
 	kindDiscard: simple(func(s *server, ctx context.Context, c space) (none, error) {
+		leave, err := s.look(ctx, kindDiscard, c.Session)
+		if err != nil {
+			return none{}, err
+		}
+		defer leave()
 		return none{}, s.handler.Discard(ctx, c.Session, c.Target)
 	}),
 	kindNarrow: simple(func(s *server, ctx context.Context, c narrowCall) (narrowReply, error) {
@@ -243,10 +272,13 @@ func (s *server) dispatch(ctx context.Context, msg []byte, fds []int) error {
 	if k == kindStart {
 		ctx = context.WithoutCancel(ctx) // see lastStarts
 	}
-	ctx, release, ok := s.begin(ctx, id, len(msg) > packet.Inline)
-	if !ok {
+	ctx, release, err := s.begin(ctx, id, len(msg))
+	if err != nil {
 		packet.CloseAll(fds)
-		return errMalformed
+		if err == errMalformed {
+			return err
+		}
+		return s.fail(id, err)
 	}
 	body = append([]byte(nil), body...) // the receive buffer is about to be reused
 	serve := func() {
@@ -278,38 +310,35 @@ func (s *server) hello(k kind, id uint64, body []byte) error {
 	return s.reply(kindReply, id, helloReply{version, s.handler.Host()})
 }
 
-// begin waits for a slot, which release gives back. It refuses a number that is in use,
-// because answers would be mistaken; the connection ends then, and the slots with it.
-func (s *server) begin(ctx context.Context, id uint64, large bool) (_ context.Context, release func(), ok bool) {
-	s.slots <- struct{}{}
-	if large {
-		s.large <- struct{}{}
+// begin takes what release gives back, or is refused with CodeRequests. A number that is in use is errMalformed,
+// because answers would be mistaken; the connection ends then.
+func (s *server) begin(ctx context.Context, id uint64, size int) (_ context.Context, release func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancels[id] != nil {
+		return nil, nil, errMalformed
+	}
+	large := int64(size)
+	if size <= packet.Inline {
+		large = 0
+	}
+	if err := s.shared.take(large); err != nil {
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	small := sync.OnceFunc(func() {
-		if large {
-			<-s.large
-		}
-	})
-	context.AfterFunc(ctx, small) // one that is given up may hang, and those are counted by user
-	s.mu.Lock()
-	_, taken := s.cancels[id]
-	if !taken {
-		s.cancels[id] = cancel
-	}
-	s.mu.Unlock()
-	release = func() {
+	s.cancels[id] = cancel
+	// One that is given up ends, or it hangs, and has a turn, of which a user has so many: he does not take the room of others.
+	light := context.AfterFunc(ctx, func() { s.shared.held.Add(-large) })
+	return ctx, func() {
 		s.mu.Lock()
 		delete(s.cancels, id)
 		s.mu.Unlock()
+		if light() {
+			s.shared.held.Add(-large)
+		}
 		cancel()
-		small()
-		<-s.slots
-	}
-	if taken {
-		cancel()
-	}
-	return ctx, release, !taken
+		<-s.shared.slots
+	}, nil
 }
 
 func (s *server) cancel(id uint64) {
@@ -330,7 +359,7 @@ func (s *server) cancelAll() {
 
 // resolve waits for a turn of the caller's.
 func (s *server) resolve(ctx context.Context, c resolveCall) ([]Resolved, error) {
-	leave, err := s.queue(ctx, turn{kindResolve, c.Caller.UID}, maxResolves)
+	leave, err := s.shared.lines.Join(ctx, turn{kindResolve, c.Caller.UID}, maxLooks)
 	if err != nil {
 		return nil, err
 	}
@@ -338,36 +367,19 @@ func (s *server) resolve(ctx context.Context, c resolveCall) ([]Resolved, error)
 	return s.handler.Resolve(ctx, c.Caller, c.Paths)
 }
 
-// queue waits until it is one of at most so many who have a turn, which leave gives back.
-func (s *server) queue(ctx context.Context, t turn, most int) (leave func(), err error) {
-	s.mu.Lock()
-	l := s.lines[t]
-	if l == nil {
-		l = &line{turns: make(chan struct{}, most)}
-		s.lines[t] = l
+// look waits for a turn of the user whose session it is.
+func (s *server) look(ctx context.Context, k kind, session string) (leave func(), err error) {
+	uid, err := s.handler.Owner(session)
+	if err != nil {
+		return nil, err
 	}
-	l.in++
-	s.mu.Unlock()
-	out := func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if l.in--; l.in == 0 {
-			delete(s.lines, t)
-		}
-	}
-	select {
-	case l.turns <- struct{}{}:
-		return func() { <-l.turns; out() }, nil
-	case <-ctx.Done():
-		out()
-		return nil, ctx.Err()
-	}
+	return s.shared.lines.Join(ctx, turn{k, uid}, maxLooks)
 }
 
 // open waits for a turn of the caller's, and does not keep a session that was built for nobody. A daemon that gives up once it
 // is built finds it by its name: its cancel comes before its close.
 func (s *server) open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced, error) {
-	leave, err := s.queue(ctx, turn{kindOpen, spec.Caller.UID}, maxOpens)
+	leave, err := s.shared.lines.Join(ctx, turn{kindOpen, spec.Caller.UID}, maxOpens)
 	if err != nil {
 		return sandbox.Enforced{}, err
 	}
@@ -382,6 +394,11 @@ func (s *server) open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced,
 
 // commit answers with how far it came, whether it failed or not.
 func (s *server) commit(ctx context.Context, c commitCall) (commitReply, error) {
+	leave, err := s.look(ctx, kindCommit, c.Session)
+	if err != nil {
+		return commitReply{}, err
+	}
+	defer leave()
 	done, err := s.handler.Commit(ctx, c.Session, c.Target, each[string](c.Paths))
 	reply := commitReply{Applied: done.Applied, Left: each[[]byte](done.Left)}
 	if err != nil {
@@ -521,7 +538,12 @@ func (s *server) collect(ctx context.Context, id uint64, body []byte, fds []int)
 	if err := decode(body, &c); err != nil {
 		return s.fail(id, sandbox.Errorf(sandbox.CodeInvalidSpec, "%v", err))
 	}
+	leave, err := s.look(ctx, kindCollect, c.Session)
+	if err != nil {
+		return s.fail(id, err)
+	}
 	found, err := s.handler.Collect(ctx, c.Session, c.Paths)
+	leave()
 	defer func() {
 		for _, a := range found {
 			a.File.Close()

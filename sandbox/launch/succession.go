@@ -70,7 +70,7 @@ func (l *Listener) Serve(ctx context.Context, h Handler, o Succession) (err erro
 			continue
 		}
 		if l.current == nil {
-			l.current, err = serverOn(l.next, h, l.slots)
+			l.current, err = serverOn(l.next, h, l.shared)
 			if l.next = nil; err != nil {
 				continue // it has been closed
 			}

@@ -59,7 +59,7 @@ func (s *server) paused() bool {
 	s.pausing = nil
 	s.mu.Unlock()
 	_ = s.conn.SetReadDeadline(time.Time{})
-	if err := s.idle(p.ctx); err != nil {
+	if err := s.shared.idle(p.ctx); err != nil {
 		s.refused <- err
 		return false
 	}
@@ -67,18 +67,18 @@ func (s *server) paused() bool {
 }
 
 // idle waits until no call is in progress: whoever has all slots knows that nobody has one.
-func (s *server) idle(ctx context.Context) (err error) {
+func (p *progress) idle(ctx context.Context) (err error) {
 	n := 0
 	for n < maxCalls && err == nil {
 		select {
-		case s.slots <- struct{}{}:
+		case p.slots <- struct{}{}:
 			n++
 		case <-ctx.Done():
-			err = fmt.Errorf("suspend: %d calls are in progress: %w", len(s.slots)-n, ctx.Err())
+			err = fmt.Errorf("suspend: %d calls are in progress: %w", len(p.slots)-n, ctx.Err())
 		}
 	}
 	for range n {
-		<-s.slots
+		<-p.slots
 	}
 	return err
 }
@@ -179,7 +179,7 @@ func Resume(st State, sockets []*os.File, uid uint32, h Handler) (_ *Listener, e
 	if !st.Connected {
 		return l, nil
 	}
-	s, err := serverOn(conns[0], h, l.slots)
+	s, err := serverOn(conns[0], h, l.shared)
 	if err != nil {
 		l.abandon(conns)
 		return nil, fmt.Errorf("resume: %w", err)

@@ -17,6 +17,7 @@ const bytesInside = "\n\x1b[2J\xff\xc0"
 // The fake's overlays hold the numbers from 0 to 9; what it is asked with comes back in its answers.
 
 func (f *fake) Changes(_ context.Context, session, target, after string, limit int) ([]sandbox.Change, bool, error) {
+	f.look(kindChanges, session)
 	if session == "none" {
 		return nil, false, sandbox.Errorf(sandbox.CodeNoOverlay, "%s of %s", target, session)
 	}
@@ -38,6 +39,7 @@ func (f *fake) Changes(_ context.Context, session, target, after string, limit i
 }
 
 func (f *fake) Commit(_ context.Context, session, target string, paths []string) (sandbox.Committed, error) {
+	f.look(kindCommit, session)
 	done := sandbox.Committed{Applied: int64(len(paths)), Left: paths}
 	switch session {
 	case "conflict":
@@ -49,6 +51,7 @@ func (f *fake) Commit(_ context.Context, session, target string, paths []string)
 }
 
 func (f *fake) Discard(_ context.Context, session, target string) error {
+	f.look(kindDiscard, session)
 	if session == "none" {
 		return sandbox.Errorf(sandbox.CodeNoOverlay, "%s of %s", target, session)
 	}

@@ -183,6 +183,15 @@ func (r *Runner) Sessions() []sandbox.Held {
 	return out
 }
 
+// Owner is the user whose session it is.
+func (r *Runner) Owner(session string) (uid uint32, err error) {
+	s, err := r.session(session)
+	if err != nil {
+		return 0, err
+	}
+	return s.spec.Caller.UID, nil
+}
+
 // standing are the sessions that have been built and are not being closed, in order of names.
 func (r *Runner) standing() []*session {
 	r.mu.Lock()

@@ -113,9 +113,11 @@ func device(f *os.File) (uint64, error) {
 func (s *Space) Target() string { return s.o.Target }
 
 // Full says which ceilings of the overlay are used up at this moment. Whoever removes what did not fit before anybody asks
-// leaves no trace: the kernel keeps no peak.
+// leaves no trace: the kernel keeps no peak. None are, while a Discard is under way.
 func (s *Space) Full() ([]sandbox.Hit, error) {
-	s.mu.RLock()
+	if !s.mu.TryRLock() { // it may hang, and the end of a command would with it
+		return nil, nil
+	}
 	defer s.mu.RUnlock()
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(s.layers.store.Fd()), &st); err != nil {
@@ -136,9 +138,11 @@ func (s *Space) Full() ([]sandbox.Hit, error) {
 	return hits, nil
 }
 
-// Fill is how much of the overlay's room is used; nothing, when that cannot be known any more.
+// Fill is how much of the overlay's room is used; nothing, when that cannot be known any more, or while a Discard is under way.
 func (s *Space) Fill() (bytes, inodes sandbox.Fill) {
-	s.mu.RLock()
+	if !s.mu.TryRLock() {
+		return bytes, inodes
+	}
 	defer s.mu.RUnlock()
 	var st unix.Statfs_t
 	at, err := s.layers.store.SyscallConn()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -400,4 +401,25 @@ func TestSave(t *testing.T) {
 	equal(t, "changes", other.changes(t), changed)
 	other.commit(t)
 	equal(t, "committed", content(t, b.dir), committed)
+}
+
+// Nobody who looks at how full an overlay is waits for one that is being emptied.
+func TestFillDoesNotWait(t *testing.T) {
+	s := &Space{}
+	s.mu.Lock()
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		if bytes, inodes := s.Fill(); bytes != (sandbox.Fill{}) || inodes != (sandbox.Fill{}) {
+			t.Errorf("%+v %+v", bytes, inodes)
+		}
+		if hits, err := s.Full(); hits != nil || err != nil {
+			t.Errorf("%+v %v", hits, err)
+		}
+	}()
+	select {
+	case <-looked:
+	case <-time.After(5 * time.Second):
+		t.Fatal("it waits")
+	}
 }
