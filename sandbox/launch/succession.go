@@ -45,7 +45,11 @@ func (l *Listener) Serve(ctx context.Context, h Handler, o Succession) (err erro
 
 	for {
 		if l.pending != nil && l.current == nil {
-			return ErrSuspended
+			if err = l.shared.idle(l.pending.ctx); err == nil {
+				return ErrSuspended
+			}
+			l.pending.done <- err
+			l.pending = nil
 		}
 		if l.current == nil && l.next == nil {
 			var abandoned <-chan time.Time

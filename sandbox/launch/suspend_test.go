@@ -304,6 +304,42 @@ func TestCallLeftBehind(t *testing.T) {
 	<-p.served
 }
 
+// Nor is it replaced while nobody is connected, and it goes on listening.
+func TestCallLeftBehindByNobody(t *testing.T) {
+	defer func(before time.Duration) { leaving = before }(leaving)
+	leaving = 50 * time.Millisecond
+	p, socket := newProgram(t)
+	first, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go first.Open(context.Background(), sandbox.Spec{Session: "stuck"})
+	for opens := 0; opens == 0; time.Sleep(time.Millisecond) {
+		p.fake.mu.Lock()
+		opens = p.fake.opens
+		p.fake.mu.Unlock()
+	}
+	first.Disconnect()
+	<-p.fake.disconnected
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := p.Suspend(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("suspended: %v", err)
+	}
+	second, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustHold(t, second)
+	second.Disconnect()
+	<-p.fake.disconnected
+	close(p.fake.hang)
+	p.suspend(t) // once it has ended
+	p.serve(t)
+	p.stop()
+	<-p.served
+}
+
 // No call is lost or answered twice, whenever the program is replaced.
 func TestReplaceUnderLoad(t *testing.T) {
 	p, socket := newProgram(t)
