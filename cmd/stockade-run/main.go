@@ -95,7 +95,7 @@ connection and the same flags. When it cannot, the runner says why and goes on.`
 	f.IntVar(&c.Stock, "stock", 2, "for how many sessions to come the ids, groups and namespaces are kept ready")
 	f.DurationVar(&c.Hold, "hold", 30*time.Second, "how long the sessions of a supervisor that has left wait for the next one; 0 is not at all")
 	f.BoolVar(&c.Follow, "follow", false, "end when a supervisor has left and nothing is held any more")
-	f.BoolVar(&c.check, "check", false, "only say whether this program could take over from a runner with these flags: flags, ceiling and init are right, and the formats it reads are printed")
+	f.BoolVar(&c.check, "check", false, "only say whether this program could take over from a runner with these flags: capabilities, flags, ceiling and init are right, and the formats it reads are printed")
 	for _, name := range []string{"socket", "state", "instance", "init"} {
 		_ = cmd.MarkFlagRequired(name)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/stockade-dev/stockade/internal/failpoint"
 	"github.com/stockade-dev/stockade/internal/reexec"
+	"github.com/stockade-dev/stockade/sandbox/host"
 	"github.com/stockade-dev/stockade/sandbox/launch"
 	"github.com/stockade-dev/stockade/sandbox/runc"
 )
@@ -130,6 +131,10 @@ func findSuccessor(ctx context.Context) (_ *successor, err error) {
 func (c *config) checked() error {
 	if err := c.settle(); err != nil {
 		return err
+	}
+	// A bounding set lasts as long as the process, and may be that of an older unit.
+	if err := host.Capable(); err != nil {
+		return fmt.Errorf("sessions could not be opened: the runner %w", err)
 	}
 	for what, path := range map[string]string{"init": c.Init, "relay": c.Relay} {
 		if path == "" {

@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/launch"
@@ -330,6 +333,26 @@ func TestNotReplaced(t *testing.T) {
 	hangup(t, p, said, "replaced, with 1 sessions; ")
 	if out, res := <-collected(x.Stdout), result(t, x); out != "done\n" || res.ExitCode != 0 {
 		t.Errorf("%q %+v", out, res)
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	p.mustEnd(t)
+}
+
+// A program does not take over from a runner that was started with fewer capabilities than it needs: it would open no session.
+func TestNotReplacedByMore(t *testing.T) {
+	bin := build(t)
+	runtime.LockOSThread() // and never unlocked: the thread ends with the test
+	if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_TIME, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	p := command(t, bin)
+	said := p.logged(t)
+	r := p.dial(t)
+	if line := hangup(t, p, said, "not replaced: "); !strings.Contains(line, "the runner lacks CAP_SYS_TIME") {
+		t.Error(line)
+	}
+	if _, err := r.Sessions(t.Context()); err != nil {
+		t.Error(err)
 	}
 	p.Process.Signal(syscall.SIGTERM)
 	p.mustEnd(t)

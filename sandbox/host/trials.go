@@ -48,6 +48,12 @@ func effective() (uint64, error) {
 	return uint64(data[1].Effective)<<32 | uint64(data[0].Effective), nil
 }
 
+// Capable says what a runner would lack that is started from here: nothing gives it back, a program in its place has no more.
+func Capable() error {
+	_, err := capabilities()
+	return err
+}
+
 func capabilities() (string, error) {
 	have, err := effective()
 	if err != nil {
