@@ -153,7 +153,8 @@ func (c *Conn) Setup(ctx context.Context, s Setup) (Ready, error) {
 //
 // Executions are cloned from another thread of init's then, called SpawnerName. It waits until moved has put
 // it where the one before was; without Landlock, moved is not called. Where that fails, or whether there is such a thread is not
-// known any more, the thread still waits when end is called, and serves when end returns: end ends init.
+// known any more, the thread still waits when end is called, and serves when end returns: end ends init. If that
+// fails, the conversation ends, and init with it. An init that is gone is not ended: its place may be another's.
 func (c *Conn) Allow(ctx context.Context, tree *os.File, moved, end func() error) error {
 	wait, gone, err := os.Pipe()
 	if err != nil {
@@ -169,8 +170,11 @@ func (c *Conn) Allow(ctx context.Context, tree *os.File, moved, end func() error
 	if err == nil {
 		err = moved()
 	}
-	if err != nil {
-		err = errors.Join(err, end())
+	if err == nil || errors.Is(err, ErrGone) {
+		return err
+	}
+	if failed := end(); failed != nil {
+		err = errors.Join(err, failed, c.Close())
 	}
 	return err
 }

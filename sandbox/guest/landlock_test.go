@@ -387,6 +387,32 @@ func TestAllowFails(t *testing.T) {
 	}
 }
 
+// Where it cannot be ended, the conversation is over, and an init that is gone is not ended.
+func TestAllowCannotEnd(t *testing.T) {
+	s, g := walled(t)
+	b := startRaw(t)
+	if _, err := b.Setup(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := os.Open(g.work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	err = b.Allow(t.Context(), tree, func() error { return unix.EACCES }, func() error { return unix.EIO })
+	if !errors.Is(err, unix.EACCES) || !errors.Is(err, unix.EIO) {
+		t.Errorf("got %v", err)
+	}
+	n := null(t)
+	if _, err := b.Spawn(t.Context(), command("true"), Streams{Stdin: n, Stdout: n, Stderr: n}); !errors.Is(err, ErrGone) {
+		t.Errorf("a start: %v", err)
+	}
+	err = b.Allow(t.Context(), tree, func() error { t.Error("moved"); return nil }, func() error { t.Error("ended"); return nil })
+	if !errors.Is(err, ErrGone) {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
 	all, err := filepath.Glob(pattern)
