@@ -106,8 +106,8 @@ var Table = []Row{
 	{"sandbox/relay", []string{"internal/callfilter", "internal/packet"}, []string{unix, xnet}},
 	{"sandbox/network", []string{"sandbox", "sandbox/relay", "internal/packet", "internal/cleanup"}, []string{netlink, nftables, unix}},
 	{"sandbox/oci", []string{"sandbox"}, []string{runtimeSpec}},
-	{"sandbox/workspace", []string{"internal/openat2", "sandbox", "internal/cleanup", "internal/thread"}, []string{jsonexp, unix}},
-	{"sandbox/runc", []string{"internal/memfile", "internal/openat2", "sandbox", "sandbox/workspace", "internal/thread", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/notify", "sandbox/cgroup", "sandbox/network", "internal/cleanup", "internal/failpoint"},
+	{"sandbox/workspace", []string{"internal/openat2", "sandbox", "internal/cleanup", "internal/thread", "internal/turns"}, []string{jsonexp, unix}},
+	{"sandbox/runc", []string{"internal/memfile", "internal/openat2", "sandbox", "sandbox/workspace", "internal/thread", "internal/turns", "sandbox/oci", "sandbox/launch", "sandbox/guest", "sandbox/seccomp", "sandbox/notify", "sandbox/cgroup", "sandbox/network", "internal/cleanup", "internal/failpoint"},
 		[]string{runc, libcgroups, logrus, runtimeSpec, jsonexp, unix}},
 
 	// The supervisor and its two sides.

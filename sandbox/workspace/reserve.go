@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/thread"
+	"github.com/stockade-dev/stockade/internal/turns"
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
@@ -31,7 +32,7 @@ type Placeholders struct {
 	left    *sync.Cond                // something has been removed
 	held    map[string][]*placeholder // by session
 	seen    uint64                    // counts what was made, and removed
-	hanging map[uint32]int            // releases that nobody waits for any more, by user
+	leaving turns.Lines[uint32]       // of users: releases under way, whether somebody waits for them or not
 }
 
 // placeholder is one that a session needs, whoever made it.
@@ -49,7 +50,7 @@ type placeholder struct {
 // OpenPlaceholders reads what is remembered in dir, a directory of the runner's that is made when it is needed.
 // open leads from a source to the object that was judged.
 func OpenPlaceholders(dir string, open func(sandbox.Source) (*os.File, error)) (*Placeholders, error) {
-	p := &Placeholders{dir: dir, open: open, held: map[string][]*placeholder{}, hanging: map[uint32]int{}}
+	p := &Placeholders{dir: dir, open: open, held: map[string][]*placeholder{}}
 	p.left = sync.NewCond(&p.mu)
 	files, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -75,7 +76,7 @@ func OpenPlaceholders(dir string, open func(sandbox.Source) (*os.File, error)) (
 // answering is how long the end of a session, or the beginning of a runner, waits for a file system to answer. Tests shorten it.
 var answering = 5 * time.Second
 
-// maxHanging is how many releases of one user may go on when nobody waits for them any more: each keeps a thread.
+// maxHanging is how many releases of one user go on at a time: each that hangs keeps a thread. The others wait for it.
 const maxHanging = 16
 
 // Sweep removes what an earlier runner left. It goes on behind its caller where a file system does not answer.
@@ -111,52 +112,31 @@ func (p *Placeholders) Release(session string) error {
 		defer p.mu.Unlock()
 		return p.forget(session)
 	}
-	uid := sources[0].Caller.UID
-	if p.hanging[uid] >= maxHanging {
-		p.mu.Unlock()
-		return errHangs
-	}
+	own := slices.Clone(p.held[session]) // another may have the name by the time that it is this one's turn
 	p.mu.Unlock()
 	released := make(chan error, 1)
 	go func() {
+		leave, _ := p.leaving.Join(context.Background(), sources[0].Caller.UID, maxHanging) // it comes
 		var errs []error
 		for _, of := range sources {
-			errs = append(errs, p.release(session, of))
+			errs = append(errs, p.release(session, of, own))
 		}
 		p.mu.Lock()
-		defer p.mu.Unlock()
-		released <- errors.Join(append(errs, p.forget(session))...)
+		errs = append(errs, p.forget(session))
+		p.mu.Unlock()
+		leave()
+		released <- errors.Join(errs...)
 	}()
 	select {
 	case err := <-released:
 		return err
 	case <-time.After(answering):
+		return errHangs
 	}
-	p.hang(uid, 1)
-	go func() {
-		<-released
-		p.hang(uid, -1)
-	}()
-	return errHangs
 }
 
-// Hanging is how many releases go on that nobody waits for any more.
-func (p *Placeholders) Hanging() (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, of := range p.hanging {
-		n += of
-	}
-	return n
-}
-
-func (p *Placeholders) hang(uid uint32, more int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.hanging[uid] += more; p.hanging[uid] == 0 {
-		delete(p.hanging, uid)
-	}
-}
+// Hanging is how many releases are under way, which nobody waits for where no session is being closed.
+func (p *Placeholders) Hanging() int { return p.leaving.In() }
 
 // sources returns a placeholder of each source in which a session has some, sources in others first. The caller holds mu.
 func (p *Placeholders) sources(session string) (one []*placeholder) {
@@ -182,9 +162,9 @@ func (p *Placeholders) forget(session string) error {
 	return nil
 }
 
-// release removes those in one source. It is looked up before anything is said to be leaving: the look may never come to its end, and
+// release removes those of the session's own that are in one source. It is looked up before anything is said to be leaving: the look may never come to its end, and
 // others would wait for it.
-func (p *Placeholders) release(session string, of *placeholder) error {
+func (p *Placeholders) release(session string, of *placeholder, own []*placeholder) error {
 	var source *os.File
 	err := thread.As(of.Caller, func() (err error) {
 		source, err = p.open(of.Source)
@@ -195,11 +175,11 @@ func (p *Placeholders) release(session string, of *placeholder) error {
 	// removed: who seems to is about to be rid of another object, which had the same number.
 	p.held[session] = slices.DeleteFunc(p.held[session], func(h *placeholder) bool {
 		other := p.find(h.Dev, h.Ino, session)
-		return h.Source == of.Source && (err != nil || other != nil && !other.leaving)
+		return h.Source == of.Source && slices.Contains(own, h) && (err != nil || other != nil && !other.leaving)
 	})
 	var going []*placeholder
 	for _, h := range p.held[session] {
-		if h.Source == of.Source {
+		if h.Source == of.Source && slices.Contains(own, h) {
 			h.leaving = true
 			going = append(going, h)
 		}
