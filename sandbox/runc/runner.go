@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockade-dev/stockade/internal/cleanup"
 	"github.com/stockade-dev/stockade/internal/memfile"
+	"github.com/stockade-dev/stockade/internal/turns"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/launch"
@@ -49,7 +50,8 @@ type Runner struct {
 	stock        *stock
 	place        string                  // where a staging mounts the root
 	placeholders *workspace.Placeholders // of all sessions
-	renewing     atomic.Int32            // renews under way, whether somebody waits for them or not
+	renewing     turns.Lines[uint32]     // of users: renews under way, whether somebody waits for them or not
+	closing      atomic.Int32            // sessions that have ended, and whose overlays somebody still looks at
 	swept        []*os.File              // see sweepBoxes
 
 	// Nil but in tests: what Open does after a step, which may fail or change what was built, and what the

@@ -112,6 +112,10 @@ var stateOptions = json.JoinOptions(
 // progress, and none may follow but Continue. If ctx ends first, or something fails, the runner
 // goes on.
 func (r *Runner) Save(ctx context.Context) (state []byte, files []*os.File, err error) {
+	// Their threads would keep execve, and with it everybody, waiting. Nothing has been stopped yet.
+	if n := r.renewing.In() + int(r.closing.Load()) + r.placeholders.Hanging(); n > 0 {
+		return nil, nil, fmt.Errorf("save: %d look at a file system that does not answer", n)
+	}
 	defer func() {
 		if err != nil {
 			r.Continue()
@@ -119,10 +123,6 @@ func (r *Runner) Save(ctx context.Context) (state []byte, files []*os.File, err 
 	}()
 	for _, slot := range r.stock.close() {
 		r.discard(slot)
-	}
-	// Their threads would keep execve, and with it everybody, waiting.
-	if n := int(r.renewing.Load()) + r.placeholders.Hanging(); n > 0 {
-		return nil, nil, fmt.Errorf("save: %d look at a file system that does not answer", n)
 	}
 	var handed bundle
 	out := saved{Version: stateVersion, Lock: handed.add(r.state), IDs: handed.add(r.ids.file), Ranges: r.ids.all()}

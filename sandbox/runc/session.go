@@ -140,12 +140,23 @@ func (r *Runner) Close(_ context.Context, id string) (sandbox.Usage, error) {
 	r.mu.Unlock()
 
 	usage, err := s.destroy()
+	closed := make(chan struct{})
+	r.closing.Add(1)
+	go func() {
+		s.closeSpaces()
+		r.closing.Add(-1)
+		close(closed)
+	}()
 	if err != nil {
 		return usage, fmt.Errorf("close session %s: %w", id, err)
 	}
+	// Who looks at a file system that does not answer, for a command or for an overlay, is not waited for longer.
+	patience, cancel := context.WithTimeout(context.Background(), dying)
+	defer cancel()
+	_ = wait(patience, closed)
 	select {
 	case s.guarding <- struct{}{}:
-	case <-time.After(dying): // what is reserved from here on is the next runner's to remove
+	case <-patience.Done(): // what is reserved from here on is the next runner's to remove
 	}
 	if err := r.placeholders.Release(id); err != nil {
 		s.tell("session %s: %v", id, err)
@@ -171,7 +182,6 @@ func (s *session) destroy() (sandbox.Usage, error) {
 		s.init.Close()
 		s.box.kill()
 		s.letGo()
-		s.closeSpaces()
 		s.live.Wait() // each execution has reported its end, and its leaf is gone
 		s.release()
 	}()

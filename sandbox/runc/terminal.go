@@ -54,10 +54,11 @@ func (x *execution) pump() {
 	if x.outlet == nil {
 		return
 	}
-	x.pumped = make(chan struct{})
+	pumped := make(chan struct{})
+	x.pumped = pumped
 	master, outlet := x.stdin, x.outlet
 	go func() {
-		defer close(x.pumped)
+		defer close(pumped)
 		err := pumpOut(master, outlet)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return // to be gone on with
@@ -84,7 +85,8 @@ func (s *session) terminals() (list []*execution) {
 // stopPump stops moving, with nothing on its way. pump goes on.
 func (x *execution) stopPump() {
 	x.session.mu.Lock()
-	running := x.pumped != nil && x.outlet != nil
+	pumped := x.pumped
+	running := pumped != nil && x.outlet != nil
 	if running {
 		// Fails of what is closed, and then the pump ends of that.
 		_ = x.stdin.SetReadDeadline(time.Unix(1, 0))
@@ -92,15 +94,20 @@ func (x *execution) stopPump() {
 	}
 	x.session.mu.Unlock()
 	if running {
-		<-x.pumped
+		<-pumped
 	}
 }
 
-// goOn pumps again after stopPump.
+// goOn pumps again after stopPump. Where nobody has stopped it, it goes on.
 func (x *execution) goOn() {
 	x.session.mu.Lock()
 	defer x.session.mu.Unlock()
 	if x.outlet == nil {
+		return
+	}
+	select {
+	case <-x.pumped:
+	default:
 		return
 	}
 	_ = x.stdin.SetReadDeadline(time.Time{})

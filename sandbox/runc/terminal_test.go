@@ -237,6 +237,36 @@ func TestTerminalsEnd(t *testing.T) {
 	}
 }
 
+// A runner that is not stopped, for something hangs, or that goes on half way, moves the output of each terminal once.
+func TestTerminalOfSaveRefused(t *testing.T) {
+	r := newRunner(t)
+	open(t, r, hostSpec("s"))
+	defer closeSession(t, r, "s")
+	s := openScreen(t, r, sandbox.Exec{Session: "s", ID: "cat", Argv: []string{"/bin/cat"}})
+	leave, err := r.renewing.Join(t.Context(), 7, maxRenews)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := r.session("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pumping := held.terminals()[0].pumped
+	if _, _, err := r.Save(t.Context()); err == nil {
+		t.Error("saved")
+	}
+	leave()
+	for _, x := range held.terminals() {
+		x.goOn()
+		if x.pumped != pumping {
+			t.Error("two move one output")
+		}
+	}
+	s.send("once\n\x04")
+	s.expect(`once\r\nonce\r\n`)
+	<-s.done
+}
+
 // A daemon that is gone loses nothing of what comes out, and hangs up on nobody.
 func TestTerminalAttach(t *testing.T) {
 	r := newRunner(t)

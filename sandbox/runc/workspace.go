@@ -2,9 +2,12 @@ package runc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/guest"
@@ -62,8 +65,12 @@ func (s *session) still(ctx context.Context, do func(context.Context) error) err
 	if err := s.freeze(stopping, true); err != nil {
 		return err
 	}
-	// Of a session that is being closed there is nothing left to thaw.
-	defer func() { _ = s.freeze(context.WithoutCancel(ctx), frozen) }()
+	// Of a session that is being closed there is nothing left to thaw: its groups may be another's.
+	defer func() {
+		if s.life.Err() == nil {
+			_ = s.freeze(context.WithoutCancel(ctx), frozen)
+		}
+	}()
 	return do(ctx)
 }
 
@@ -101,11 +108,26 @@ func (s *session) allow(ctx context.Context, target string) error {
 	moved := func() error {
 		return s.box.alive(func(pid int) error { return s.groups.ReplaceSpawner(pid, guest.SpawnerName) })
 	}
-	err = s.init.Allow(ctx, tree, moved, s.groups.Kill)
+	err = s.init.Allow(ctx, tree, moved, s.cut)
 	if err != nil {
 		return refused(err)
 	}
 	return nil
+}
+
+// cut ends a session whose executions would be counted nowhere. One that is being closed has ended: its groups may be
+// another's.
+func (s *session) cut() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	err := s.groups.Kill()
+	if err != nil { // nothing inside outlives init
+		err = errors.Join(err, s.box.alive(func(pid int) error { return unix.Kill(pid, unix.SIGKILL) }))
+	}
+	return err
 }
 
 // overlay finds an overlay of a session; an empty target is the only one that it has.
@@ -124,44 +146,53 @@ func (r *Runner) overlay(id, target string) (*session, *workspace.Space, error) 
 	return nil, nil, sandbox.Errorf(sandbox.CodeNoOverlay, "%q is no overlay of the session", target)
 }
 
+// maxRenews is how many of a user's directories are looked at at a time: each that hangs keeps a thread.
+const maxRenews = 16
+
 // renew sees to it that what is protected in shared directories is protected when a command starts, whatever the host
 // has done to it since the last one did. Over an overlay there is nothing that it could do. It looks at callers' directories: where
-// those do not answer, it ends with ctx or with the session, and goes on by itself.
+// those do not answer, it ends with ctx or with the session, and goes on by itself, with its turn.
 func (r *Runner) renew(ctx context.Context, s *session) error {
 	shared := func(m sandbox.Mount) bool { return len(m.Protected) > 0 && m.Overlay == nil }
 	if !slices.ContainsFunc(s.spec.Mounts, shared) {
 		return nil
 	}
-	select {
-	case s.guarding <- struct{}{}:
-	case <-s.life.Done():
-		return errEnded
-	case <-ctx.Done():
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	over := func() error {
+		if s.life.Err() != nil {
+			return errEnded
+		}
 		return ctx.Err()
 	}
-	r.renewing.Add(1)
+	select {
+	case s.guarding <- struct{}{}:
+	case <-ctx.Done():
+		return over()
+	}
+	leave, err := r.renewing.Join(ctx, s.spec.Caller.UID, maxRenews)
+	if err != nil {
+		<-s.guarding
+		return over()
+	}
 	renewed := make(chan error, 1)
 	go func() {
-		defer r.renewing.Add(-1)
-		defer func() { <-s.guarding }()
+		var err error
 		for _, m := range s.spec.Mounts {
-			if !shared(m) {
-				continue
-			}
-			if err := r.renewMount(s, m); err != nil {
-				renewed <- err
-				return
+			if shared(m) && err == nil {
+				err = r.renewMount(s, m)
 			}
 		}
-		renewed <- nil
+		<-s.guarding
+		leave()
+		renewed <- err
 	}()
 	select {
 	case err := <-renewed:
 		return err
-	case <-s.life.Done():
-		return errEnded
 	case <-ctx.Done():
-		return ctx.Err()
+		return over()
 	}
 }
 
@@ -188,7 +219,8 @@ func (s *session) mountNamespace() (*os.File, error) {
 	return ns, nil
 }
 
-// closeSpaces lets go of the overlays. What was written in them and not committed goes with the session's mounts.
+// closeSpaces lets go of the overlays, once nobody looks at them any more. What was written in them and not committed goes with the
+// session's mounts.
 func (s *session) closeSpaces() {
 	for _, space := range s.spaces {
 		space.Close()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -329,6 +330,108 @@ func TestDiscardCutOff(t *testing.T) {
 	_ = unix.Kill(initOf(r, "cut"), unix.SIGCONT) // if it is there
 	if _, err := r.Start(t.Context(), sandbox.Exec{Session: "cut", ID: "late", Argv: []string{"/bin/true"}, Cwd: "/"}, nil, func(sandbox.Result) {}); codeOf(err) != sandbox.CodeNoSession {
 		t.Errorf("a start afterwards: %v", err)
+	}
+}
+
+// What ends a session whose executions are counted nowhere ends no other: the groups of one that is closed may be another's.
+func TestCut(t *testing.T) {
+	r := newRunner(t)
+	open(t, r, hostSpec("cut"))
+	s, err := r.session("cut")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := func(now bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.closed = now
+	}
+	closed(true)
+	if err := s.cut(); err != nil {
+		t.Error(err)
+	}
+	closed(false)
+	if o := shell(t, r, "cut", "echo on"); o.stdout != "on\n" {
+		t.Errorf("one that is closed was cut: %+v", o)
+	}
+	if err := s.cut(); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Start(t.Context(), sandbox.Exec{Session: "cut", ID: "late", Argv: []string{"/bin/true"}, Cwd: "/"}, nil, func(sandbox.Result) {}); codeOf(err) != sandbox.CodeNoSession {
+		t.Errorf("a start afterwards: %v", err)
+	}
+	closeSession(t, r, "cut")
+}
+
+// A close does not wait for what looks at an overlay and hangs, and everything but that is given back. The runner is not replaced while it
+// still looks.
+func TestOverlayHangs(t *testing.T) {
+	r := newRunner(t)
+	dir := mkdir(t, filepath.Join(sharedDir(t), "work"), 0o755, 0)
+	spec := hostSpec("over")
+	spec.Mounts = []sandbox.Mount{{Source: source(t, r, spec.Caller, dir), Target: "/work", Overlay: &sandbox.Overlay{Bytes: 1 << 20, Inodes: 100}}}
+	open(t, r, spec)
+	_, space, err := r.overlay("over", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As a commit holds it that hangs.
+	looking := (*sync.RWMutex)(reflect.ValueOf(space).Elem().FieldByName("mu").Addr().UnsafePointer())
+	looking.RLock()
+	if _, err := r.Close(t.Context(), "over"); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := r.Save(t.Context()); err == nil {
+		t.Error("saved")
+		r.Continue()
+	}
+	open(t, r, spec) // the name is free
+	closeSession(t, r, "over")
+	looking.RUnlock()
+	for range 1000 {
+		if r.closing.Load() == 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if _, _, err := r.Save(t.Context()); err != nil {
+		t.Error(err)
+	}
+	r.Continue()
+}
+
+// A user whose directories hang has so many threads waiting for them, and no more; other users' commands begin.
+func TestRenewTurns(t *testing.T) {
+	r := newRunner(t)
+	for uid, id := range map[uint32]string{1001: "one", 1002: "two"} {
+		spec := hostSpec(id)
+		spec.Caller = sandbox.Caller{UID: uid, GID: uid}
+		dir := mkdir(t, filepath.Join(sharedDir(t), id), 0o755, int(uid))
+		spec.Mounts = []sandbox.Mount{{Source: source(t, r, spec.Caller, dir), Target: "/work", Protected: []string{".mcp.json"}}}
+		open(t, r, spec)
+		defer closeSession(t, r, id)
+	}
+	var leave []func()
+	for range maxRenews {
+		done, err := r.renewing.Join(t.Context(), 1001, maxRenews)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, done)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := r.Start(ctx, sandbox.Exec{Session: "one", ID: "x", Argv: []string{"/bin/true"}, Cwd: "/"}, nil, func(sandbox.Result) {})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a start: %v", err)
+	}
+	shell(t, r, "two", "true")
+	for _, done := range leave {
+		done()
+	}
+	shell(t, r, "one", "true")
+	if n := r.renewing.In(); n != 0 {
+		t.Errorf("%d turns are kept", n)
 	}
 }
 
