@@ -36,7 +36,8 @@ var resourceThreats = []threat{
 	{id: "T070", what: "a storm of followers", try: followerStorm, control: followersStay},
 	{id: "T071", what: "arguments as large as they get", try: largeArguments, control: largeOutside},
 	{id: "T072", what: "the daemon is killed for a session's memory", try: firstVictim, control: noVictim},
-	{id: "T073", what: "the daemon runs out of descriptors", shown: "sandbox/runc TestOutOfDescriptors"},
+	{id: "T073", what: "the daemon runs out of descriptors", shown: "integration TestDaemonWithoutDescriptors"},
+	{id: "T073", what: "the runner runs out of descriptors", shown: "sandbox/runc TestOutOfDescriptors"},
 	{id: "T074", what: "all terminals are taken", try: allTerminals, control: moreTerminals},
 	{id: "T075", what: "namespaces and groups run out", try: outOfNamespaces, control: enoughNamespaces},
 }

@@ -1,5 +1,6 @@
 // Package packet moves one message and its file descriptors over a SOCK_SEQPACKET
-// unix socket. It promises that a message arrives whole or not at all, that every
+// unix socket. It promises that a message arrives whole, without its descriptors if this process may have
+// no more of them, which it says, or not at all, that every
 // descriptor received is close-on-exec and either handed to the caller or closed,
 // and that a message too large for the socket travels in a sealed memfd without
 // the caller noticing. What the bytes mean is not its concern.
@@ -41,9 +42,13 @@ const (
 var (
 	errTooLarge   = errors.New("packet: message too large")
 	errTooManyFDs = errors.New("packet: too many descriptors")
-	errTruncated  = errors.New("packet: message or descriptors truncated")
+	errTruncated  = errors.New("packet: message truncated")
 	errMalformed  = errors.New("packet: malformed message")
 )
+
+// ErrDescriptors is beside a payload of which not all descriptors have arrived: it came with more than Descriptors, or this
+// process has as many as it may. The conversation can go on: whose call it was can be told.
+var ErrDescriptors = errors.New("packet: descriptors of a message are lost: too many open files")
 
 // Send sends payload and descriptors over the socket fd. The descriptors stay the caller's.
 func Send(fd int, payload []byte, fds ...int) error {
@@ -140,7 +145,7 @@ type Buffer struct {
 const rightsSize = 16 + (4*(1+Descriptors)+7)/8*8
 
 // Receive receives one message from the socket fd. The payload is valid until the
-// next Receive into the same buffer; the descriptors are the caller's. At the end
+// next Receive into the same buffer; the descriptors are the caller's, and beside ErrDescriptors there are none. At the end
 // of the connection the error is io.EOF.
 func (b *Buffer) Receive(fd int) (payload []byte, fds []int, err error) {
 	n, nrights, flags, err := b.recvmsg(fd, 0)
@@ -160,7 +165,8 @@ func (b *Buffer) Receive(fd int) (payload []byte, fds []int, err error) {
 		CloseAll(fds)
 		return nil, nil, err
 	}
-	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+	lost := flags&unix.MSG_CTRUNC != 0
+	if flags&unix.MSG_TRUNC != 0 || lost && n > 0 && b.body[0] == inMemfd && len(fds) == 0 {
 		CloseAll(fds)
 		return nil, nil, errTruncated
 	}
@@ -169,6 +175,9 @@ func (b *Buffer) Receive(fd int) (payload []byte, fds []int, err error) {
 		return nil, nil, io.EOF
 	}
 	switch {
+	case b.body[0] == inBody && lost:
+		CloseAll(fds)
+		return b.body[1:n], nil, ErrDescriptors
 	case b.body[0] == inBody && len(fds) <= Descriptors:
 		return b.body[1:n], fds, nil
 	case b.body[0] == inMemfd && n == 1 && len(fds) > 0:
@@ -177,6 +186,10 @@ func (b *Buffer) Receive(fd int) (payload []byte, fds []int, err error) {
 		if err != nil {
 			CloseAll(fds[1:])
 			return nil, nil, err
+		}
+		if lost {
+			CloseAll(fds[1:])
+			return payload, nil, ErrDescriptors
 		}
 		return payload, fds[1:], nil
 	}

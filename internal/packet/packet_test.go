@@ -131,7 +131,7 @@ func TestHostile(t *testing.T) {
 		{"not sealed", []byte{inMemfd}, []int{unsealed, 0}, memfile.ErrNotSealed},
 		{"no memfd", []byte{inMemfd}, []int{0, 0}, memfile.ErrNotSealed},
 		{"too many descriptors", []byte{inBody}, make([]int, Descriptors+1), errMalformed},
-		{"far too many descriptors", []byte{inBody}, make([]int, 253), errTruncated},
+		{"far too many descriptors", []byte{inBody}, make([]int, 253), ErrDescriptors},
 		{"too long", make([]byte, Inline+2), []int{0}, errTruncated},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -148,6 +148,59 @@ func TestHostile(t *testing.T) {
 			if err != tt.want || fds != nil {
 				t.Errorf("got %v, %v, want %v", fds, err, tt.want)
 			}
+			if after := openFiles(t); after != before {
+				t.Errorf("%d descriptors, then %d", before, after)
+			}
+		})
+	}
+}
+
+// TestNoDescriptors: who may have no more descriptors gets what was said, also by way of a memfd, for which there is one
+// left; what comes next arrives whole (T073).
+func TestNoDescriptors(t *testing.T) {
+	a, b := pair(t)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, tt := range []struct {
+		name    string
+		payload []byte
+		free    uint64
+		want    error
+	}{
+		{"none for two", []byte("said"), 0, ErrDescriptors},
+		{"one for two", []byte("said"), 1, ErrDescriptors},
+		{"none for a memfd", make([]byte, Inline+1), 0, errTruncated},
+		{"one for a memfd and two", make([]byte, Inline+1), 1, ErrDescriptors},
+		{"enough", []byte("said"), 1000, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := Send(a, tt.payload, int(null.Fd()), int(null.Fd())); err != nil {
+				t.Fatal(err)
+			}
+			before := openFiles(t)
+			var usual unix.Rlimit
+			if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &usual); err != nil {
+				t.Fatal(err)
+			}
+			lowest, err := unix.FcntlInt(null.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			unix.Close(lowest)
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(lowest) + tt.free, Max: usual.Max}); err != nil {
+				t.Fatal(err)
+			}
+			got, fds, err := new(Buffer).Receive(b)
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &usual); err != nil {
+				t.Fatal(err)
+			}
+			if err != tt.want || tt.want != errTruncated && !bytes.Equal(got, tt.payload) || (len(fds) == 2) != (err == nil) {
+				t.Errorf("got %d bytes, %v, %v, want %v", len(got), fds, err, tt.want)
+			}
+			CloseAll(fds)
 			if after := openFiles(t); after != before {
 				t.Errorf("%d descriptors, then %d", before, after)
 			}

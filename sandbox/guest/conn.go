@@ -410,8 +410,11 @@ func (c *Conn) receive() {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
-		if err == nil {
+		switch err {
+		case nil:
 			err = c.dispatch(msg, &fds)
+		case packet.ErrDescriptors:
+			err = c.bereft(msg)
 		}
 		packet.CloseAll(fds) // what nobody took
 		if err != nil {
@@ -419,6 +422,15 @@ func (c *Conn) receive() {
 		}
 	}
 	c.end()
+}
+
+// bereft fails the call of an answer that has lost its descriptors: the session goes on.
+func (c *Conn) bereft(msg []byte) error {
+	_, id, _ := head(msg)
+	c.mu.Lock()
+	w := c.calls[id]
+	c.mu.Unlock()
+	return w.settleAs(answer{err: unix.EMFILE}, nil)
 }
 
 // end tells every waiter that init is gone.

@@ -486,10 +486,13 @@ func (r *Runner) send(k kind, id uint64, body any, file *os.File) error {
 func (r *Runner) receive() {
 	for {
 		msg, fds, err := r.socket.Receive()
-		if err != nil {
-			break
+		switch err {
+		case nil:
+			err = r.dispatch(msg, fds)
+		case packet.ErrDescriptors:
+			err = r.bereft(msg)
 		}
-		if r.dispatch(msg, fds) != nil {
+		if err != nil {
 			break
 		}
 	}
@@ -548,6 +551,22 @@ func (r *Runner) dispatch(msg []byte, fds []int) error {
 	default:
 		packet.CloseAll(fds)
 		return errMalformed
+	}
+	return nil
+}
+
+// bereft fails the call of an answer that has lost its descriptors. What was started, nobody can follow: its caller kills it.
+func (r *Runner) bereft(msg []byte) error {
+	_, id, _, err := split(msg)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.calls[id]; c != nil {
+		answer{messages: c.parts}.discard()
+		c.parts = nil
+		c.settle(answer{err: errBereft})
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -238,13 +239,25 @@ func simple[Call, Reply any](do func(*server, context.Context, Call) (Reply, err
 func (s *server) receive(ctx context.Context) error {
 	for {
 		msg, fds, err := s.socket.Receive()
+		switch err {
+		case nil:
+			err = s.dispatch(ctx, msg, fds)
+		case packet.ErrDescriptors:
+			err = s.bereft(msg)
+		}
 		if err != nil {
 			return err
 		}
-		if err := s.dispatch(ctx, msg, fds); err != nil {
-			return err
-		}
 	}
+}
+
+// bereft refuses a call that has lost its descriptors.
+func (s *server) bereft(msg []byte) error {
+	_, id, _, err := split(msg)
+	if err != nil || !s.greeted {
+		return cmp.Or(err, errMalformed)
+	}
+	return s.fail(id, errBereft)
 }
 
 // dispatch owns fds. An error ends the connection.

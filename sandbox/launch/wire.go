@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 
+	"github.com/stockade-dev/stockade/internal/packet"
 	"github.com/stockade-dev/stockade/sandbox"
 )
 
@@ -169,7 +170,10 @@ type (
 	none struct{}
 )
 
-var errMalformed = errors.New("launch: malformed message")
+var (
+	errMalformed = errors.New("launch: malformed message")
+	errBereft    = &sandbox.Error{Code: sandbox.CodeInternal, Msg: packet.ErrDescriptors.Error()}
+)
 
 // options say how bodies are written and read: both ends are built together, so
 // whatever one does not know is an error.

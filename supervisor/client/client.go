@@ -23,6 +23,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync"
 	"syscall"
 	"time"
 
@@ -43,7 +44,13 @@ type Client struct {
 // New returns a client of the supervisor that listens on the socket. It connects with
 // the first call.
 func New(socket string) *Client {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket) }
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		conn, err := dial(ctx, socket)
+		if err != nil {
+			return nil, err
+		}
+		return &asking{Conn: conn, asked: make(chan struct{})}, nil
+	}
 	return &Client{http: &http.Client{Transport: &http.Transport{
 		DialContext:         dial,
 		DisableCompression:  true,
@@ -70,6 +77,37 @@ func dial(ctx context.Context, socket string) (net.Conn, error) {
 
 // patience is how long a connection waits for its turn in the queue.
 const patience = 5 * time.Second
+
+// asking is a connection that hears nothing before it has asked. Whom the supervisor turns away it tells so at once, and hangs
+// up: net/http takes an answer without a question for a fault, and stops reading when it cannot ask.
+type asking struct {
+	net.Conn
+	asked chan struct{}
+	once  sync.Once
+}
+
+func (c *asking) Write(b []byte) (n int, err error) {
+	first := false
+	c.once.Do(func() { first = true })
+	n, err = c.Conn.Write(b)
+	if first {
+		close(c.asked)
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+			return len(b), nil // what it was told is there to be read, or the end
+		}
+	}
+	return n, err
+}
+
+func (c *asking) Read(b []byte) (int, error) {
+	<-c.asked
+	return c.Conn.Read(b)
+}
+
+func (c *asking) Close() error {
+	c.once.Do(func() { close(c.asked) })
+	return c.Conn.Close()
+}
 
 // WithScope returns a client that declares scope with every call.
 func (c *Client) WithScope(scope api.Scope) *Client {

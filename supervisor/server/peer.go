@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"runtime"
@@ -143,7 +144,7 @@ func (a *admission) Accept() (net.Conn, error) {
 		}
 		release := sync.OnceFunc(func() { a.give(c.peer.UID) })
 		conn, err := stay(c.fd, &c.peer)
-		if err != nil { // gone already
+		if err != nil { // gone already, or there is no descriptor for it
 			release()
 			continue
 		}
@@ -221,7 +222,8 @@ func (a *admission) nextOfFlood() (c caller, err error) {
 	return c, err
 }
 
-// stay makes a connection of a descriptor, and knows the groups of its peer.
+// stay makes a connection of a descriptor, and knows the groups of its peer. It takes another descriptor for a
+// moment: whoever cannot have that is told to come again.
 func stay(fd int, peer *api.Principal) (net.Conn, error) {
 	f := os.NewFile(uintptr(fd), "connection")
 	defer f.Close()
@@ -230,18 +232,32 @@ func stay(fd int, peer *api.Principal) (net.Conn, error) {
 		return nil, err
 	}
 	peer.Groups = groups
-	return net.FileConn(f)
+	conn, err := net.FileConn(f)
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		_, _ = unix.Write(fd, refusal)
+	}
+	return conn, err
 }
 
 func (a *admission) take(uid uint32) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.all >= a.total || a.held[uid] >= a.perUser || !a.steady(uid, time.Now()) {
+	if a.all >= min(a.total, forConnections()) || a.held[uid] >= a.perUser || !a.steady(uid, time.Now()) {
 		return false
 	}
 	a.all++
 	a.held[uid]++
 	return true
+}
+
+// forConnections is half of the descriptors that the process may have: who connects must leave enough of them for executions,
+// for the journal, and for those who are there already.
+func forConnections() int {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return 0
+	}
+	return int(min(files.Cur/2, math.MaxInt32))
 }
 
 func (a *admission) give(uid uint32) {

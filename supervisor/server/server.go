@@ -29,7 +29,7 @@ type Options struct {
 	WriteTimeout   time.Duration     // for each part of an answer; 0 means 30 s
 	IdleTimeout    time.Duration     // between two requests of a connection; 0 means 2 min
 	Keepalive      time.Duration     // between two signs of life in a stream; 0 means 15 s
-	Conns          int               // connections at once; 0 means 4096
+	Conns          int               // connections at once, and never more than half of the descriptors; 0 means 4096
 	ConnsPerUser   int               // of one uid; 0 means 1024
 	Requests       int               // of one uid under way at once, streams included; 0 means 1024
 	BodyBytes      int64             // of their JSON bodies, and of the answers to reads until they are taken; 0 means 128 MiB
