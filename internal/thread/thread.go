@@ -1,5 +1,5 @@
 // Package thread calls functions on a thread that has what the process has not: another identity
-// towards file systems, or another mount namespace. It needs root, and is linked only into
+// towards file systems, or another namespace. It needs root, and is linked only into
 // stockade-run.
 //
 // It promises that nothing else ever runs on such a thread: its goroutine ends without unlocking it,
@@ -43,6 +43,16 @@ func Apart(fn func() error) error {
 		// The process's namespace still receives the host's mounts; this one does not.
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			return fmt.Errorf("make mounts private: %w", err)
+		}
+		return nil
+	}, fn)
+}
+
+// Within calls fn in the namespace ns, which is of a kind that unix.CLONE_NEW* names. Of a mount namespace that is Enter.
+func Within(ns *os.File, kind int, fn func() error) error {
+	return apart(func() error {
+		if err := unix.Setns(int(ns.Fd()), kind); err != nil {
+			return fmt.Errorf("enter %s: %w", ns.Name(), err)
 		}
 		return nil
 	}, fn)

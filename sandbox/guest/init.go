@@ -42,6 +42,7 @@ type guestInit struct {
 	oomFD   int     // /proc/self/oom_score_adj
 	ownOOM  []byte
 	execOOM []byte
+	shown   bool          // the thread that serves has the fsuid of executions, for the runner to read
 	spawned chan struct{} // wakes the reaper, which has nothing to wait for without children
 	status  chan int      // the exit status, once no thread serves any more
 
@@ -138,6 +139,14 @@ func (g *guestInit) serve() {
 		if err != nil {
 			g.status <- 1
 			return
+		}
+		if g.shown {
+			if err := setfsuid(uint32(unix.Getuid())); err != nil {
+				packet.CloseAll(fds)
+				g.status <- 1
+				return
+			}
+			g.shown = false
 		}
 		kind, call, rest := head(msg)
 		moved := false

@@ -216,6 +216,26 @@ func TestInitIsBare(t *testing.T) {
 	}
 }
 
+// As whom executions run the kernel says of init until the first request, and of nobody else.
+func TestInitShowsIdentity(t *testing.T) {
+	b := start(t, baseline())
+	uid := func() string {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", b.pid, b.pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fields(string(text), "Uid")["Uid"]
+	}
+	init := fmt.Sprint(firstID + 65535)
+	if got, want := uid(), fmt.Sprint(init, " ", init, " ", init, " ", firstID+1000); got != want {
+		t.Errorf("ids %q, want %q", got, want)
+	}
+	b.output(shell("true"))
+	if got, want := uid(), fmt.Sprint(init, " ", init, " ", init, " ", init); got != want {
+		t.Errorf("afterwards: ids %q, want %q", got, want)
+	}
+}
+
 // What executions inherit of signals is decided by init's handlers. 33 has to have one: the
 // runtime's AllThreadsSyscall (32 and 33 are glibc's names for its own) works by it, and
 // become, which takes privilege from every thread, works by that. SIGCHLD and 32 are at

@@ -76,6 +76,8 @@ func (g *guestInit) become() (listener int, refused *Error) {
 			}
 			return nil
 		}},
+		// The kernel knows of no uid of executions before there is one: here it can be read until the first request.
+		{"setfsuid", func() error { g.shown = true; return setfsuid(s.UID) }},
 		// Last, because the filter may refuse what came before, or tell of it, which nobody
 		// answers yet. On every thread at once.
 		{"seccomp", func() (err error) { listener, err = filter(s.Filter, s.Report); return err }},

@@ -17,7 +17,7 @@ func (g *guestInit) spawner() []step {
 		// The kernel's default: that of the runner may be looser.
 		{"timer slack", func() error { return unix.Prctl(unix.PR_SET_TIMERSLACK, defaultSlack, 0, 0, 0) }},
 		{"priority", ordinary},
-		// The fsuid stays init's except while the thread looks paths up, because
+		// The fsuid is init's, except while the thread looks paths up and before the first request, because
 		// CLONE_INTO_CGROUP is judged by it.
 		{"setgroups", func() error { return setgroups(s.Groups) }},
 		{"setfsgid", func() error { return setfsgid(s.GID) }},

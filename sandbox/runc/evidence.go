@@ -14,6 +14,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/internal/thread"
 	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/sandbox/guest"
 	"github.com/stockade-dev/stockade/sandbox/oci"
@@ -44,6 +45,7 @@ var proofs = []struct {
 	read  func(*proof) error
 }{
 	{"namespaces", (*proof).namespaces},
+	{"hostname", (*proof).hostname},
 	{"clocks", (*proof).clocks},
 	{"ids", (*proof).ids},
 	{"threads", (*proof).threads},
@@ -112,6 +114,23 @@ func (p *proof) namespaces() error {
 		if p.e.Namespaces[kind], err = strconv.ParseUint(strings.TrimSuffix(inode, "]"), 10, 64); err != nil || !ok {
 			return fmt.Errorf("the %s namespace is %q", kind, theirs)
 		}
+	}
+	return nil
+}
+
+// hostname is the one that the session was granted. The kernel tells it to those who are in the namespace.
+func (p *proof) hostname() error {
+	ns, err := os.Open(p.dir + "/ns/uts")
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	var names unix.Utsname
+	if err := thread.Within(ns, unix.CLONE_NEWUTS, func() error { return unix.Uname(&names) }); err != nil {
+		return err
+	}
+	if got := p.forged("hostname", unix.ByteSliceToString(names.Nodename[:])); got != p.session.spec.Hostname {
+		return fmt.Errorf("it is %q, not %q", got, p.session.spec.Hostname)
 	}
 	return nil
 }

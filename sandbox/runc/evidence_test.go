@@ -2,10 +2,12 @@ package runc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,7 +42,13 @@ func proofSpec(t *testing.T, r *Runner) sandbox.Spec {
 	spec.Identity.Groups = []uint32{2001, 2000}
 	spec.Identity.Capabilities = []string{"CAP_NET_BIND_SERVICE"}
 	dir := mkdir(t, filepath.Join(sharedDir(t), "a place"), 0o755, 0)
-	spec.Mounts = []sandbox.Mount{{Source: source(t, r, spec.Caller, dir), Target: "/work"}}
+	mkdir(t, filepath.Join(dir, "sub"), 0o755, 0)
+	below := mkdir(t, filepath.Join(sharedDir(t), "below"), 0o755, 0)
+	spec.Mounts = []sandbox.Mount{
+		{Source: source(t, r, spec.Caller, dir), Target: "/work"},
+		{Source: source(t, r, spec.Caller, below), Target: "/over", Overlay: &sandbox.Overlay{Bytes: 1 << 20, Inodes: 100}},
+	}
+	spec.Workdir = "/work/sub"
 	return spec
 }
 
@@ -63,10 +71,11 @@ func TestForged(t *testing.T) {
 		}
 		all = append(all, forgery{"ns/" + kind, ".*", ours, "the " + kind + " namespace is the runner's"})
 	}
-	for _, field := range strings.Fields("Uid Gid Groups CapInh CapPrm CapEff CapBnd CapAmb NoNewPrivs Seccomp Seccomp_filters") {
+	for _, field := range strings.Fields("Umask Uid Gid Groups CapInh CapPrm CapEff CapBnd CapAmb NoNewPrivs Seccomp Seccomp_filters") {
 		all = append(all, forgery{"status", `(?m)^(` + field + `:[^\n]*)`, "${1}1", field + " of thread"})
 	}
 	all = append(all, []forgery{
+		{"hostname", ".*", "other", `hostname: it is "other"`},
 		{"timens_offsets", "monotonic +-", "monotonic ", "timens_offsets"},
 		{"timens_offsets", "boottime +-", "boottime ", "timens_offsets"},
 		{"uid_map", "65536", "65537", "uid_map"},
@@ -138,6 +147,13 @@ func TestMeddled(t *testing.T) {
 			return f()
 		})
 	}
+	// overlay has the one of /over made with another size, and sub is where the workdir is outside.
+	overlay := func(o *opening, bytes, inodes int64) error {
+		o.spec.Mounts = slices.Clone(o.spec.Mounts)
+		o.spec.Mounts[1].Overlay = &sandbox.Overlay{Bytes: bytes, Inodes: inodes}
+		return nil
+	}
+	sub := func(o *opening) string { return filepath.Join(o.spec.Mounts[0].Source.Path, "sub") }
 	type meddling struct {
 		name   string
 		step   string // after this
@@ -171,6 +187,9 @@ func TestMeddled(t *testing.T) {
 				if err != nil {
 					return err
 				}
+				if err := unix.Mkdirat(int(other.Fd()), "sub", 0o755); err != nil { // which init enters
+					return err
+				}
 				a.tree.Close()
 				o.files.attach[i].tree = other
 			}
@@ -180,6 +199,17 @@ func TestMeddled(t *testing.T) {
 			return inside(o, func() error {
 				return unix.Mount("", "/tmp", "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, "size=64m")
 			})
+		}},
+		{"an overlay that takes more", "slot", "/over takes", func(o *opening) error { return overlay(o, 2<<20, 100) }},
+		{"an overlay with more files", "slot", "/over takes", func(o *opening) error { return overlay(o, 1<<20, 101) }},
+		{"a workdir that is gone", "setup", "workdir /work/sub: no such file", func(o *opening) error {
+			return os.Remove(sub(o))
+		}},
+		{"a workdir that is a file", "setup", "workdir /work/sub: not a directory", func(o *opening) error {
+			return errors.Join(os.Remove(sub(o)), os.WriteFile(sub(o), nil, 0o644))
+		}},
+		{"a workdir that only the host has", "setup", "workdir /work/sub: no such file", func(o *opening) error {
+			return errors.Join(os.Remove(sub(o)), os.Symlink(filepath.Dir(sub(o)), sub(o)))
 		}},
 		{"shared propagation", "release", "is not private", func(o *opening) error {
 			return inside(o, func() error { return unix.Mount("", "/tmp", "", unix.MS_SHARED, "") })
@@ -228,6 +258,22 @@ func TestMeddled(t *testing.T) {
 		{"other groups", "release", "Groups of thread", func(o *opening) error {
 			o.spec.Identity.Groups = []uint32{2000}
 			return nil
+		}},
+		{"another user", "release", "Uid of thread", func(o *opening) error {
+			o.spec.Identity.UID = 1001
+			return nil
+		}},
+		{"another host name", "files", "hostname", func(o *opening) error {
+			o.spec.Hostname = "other"
+			return nil
+		}},
+		{"a host name that was changed", "release", "hostname", func(o *opening) error {
+			ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/uts", o.session.box.pid))
+			if err != nil {
+				return err
+			}
+			defer ns.Close()
+			return thread.Within(ns, unix.CLONE_NEWUTS, func() error { return unix.Sethostname([]byte("other")) })
 		}},
 		{"another identity", "release", "Gid of thread", func(o *opening) error {
 			o.spec.Identity.GID = 1001

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/openat2"
+	"github.com/stockade-dev/stockade/sandbox/workspace"
 )
 
 // mountLine is a line of mountinfo, as far as it says what somebody inside can do.
@@ -198,6 +199,18 @@ func (p *proof) objects(inside view) error {
 			return err
 		}
 	}
+	for _, m := range p.session.spec.Mounts {
+		if m.Overlay == nil {
+			continue
+		}
+		// An overlay answers for the file system that it writes to.
+		if err := inside.holds(m.Target, m.Overlay.Bytes, m.Overlay.Inodes+workspace.OwnInodes); err != nil {
+			return err
+		}
+	}
+	if err := inside.directory(p.session.spec.Workdir); err != nil {
+		return fmt.Errorf("workdir %s: %w", p.session.spec.Workdir, err)
+	}
 	return nil
 }
 
@@ -210,6 +223,18 @@ func (v view) open(at string) (int, error) {
 		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
+}
+
+// directory says whether a place is a directory. Links lead on, but not out.
+func (v view) directory(at string) error {
+	fd, err := openat2.Open(int(v.root.Fd()), "."+at, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_DIRECTORY,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
 }
 
 func (v view) stat(at string) (st unix.Stat_t, err error) {

@@ -64,19 +64,20 @@ func (p *proof) thread(main bool) map[string]string {
 	own := strings.Join([]string{init, init, init, init}, " ")
 	want := map[string]string{
 		"NoNewPrivs": "1", "Seccomp": "2", "Seccomp_filters": "1",
-		"Uid": own, "Gid": own, "Groups": "",
+		"Uid": own, "Gid": own, "Groups": "", "Umask": fmt.Sprintf("%04o", p.setup.Umask),
 		"CapInh": set(0), "CapAmb": set(0),
 		"CapPrm": set(granted | initCapabilities), "CapEff": set(granted | initCapabilities), "CapBnd": set(granted | initCapabilities),
 	}
 	if !main {
 		return want
 	}
-	// It looks files up as an execution would; the kernel keeps groups in order.
+	// It looks files up as an execution would, until the first request also by its uid; the kernel keeps groups in order.
 	id := p.session.spec.Identity
 	var groups []string
 	for _, g := range slices.Sorted(slices.Values(id.Groups)) {
 		groups = append(groups, host(g))
 	}
+	want["Uid"] = strings.Join([]string{init, init, init, host(id.UID)}, " ")
 	want["Gid"] = strings.Join([]string{init, init, init, host(id.GID)}, " ")
 	want["Groups"] = strings.Join(groups, " ")
 	for field, mask := range map[string]uint64{

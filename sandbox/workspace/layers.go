@@ -24,9 +24,9 @@ const (
 	lowerName = "lower" // where the other layer is attached when they are named by path
 )
 
-// ownInodes is how many inodes of a store are not the session's: its root, the three directories, what the kernel
+// OwnInodes is how many inodes of a store are not the session's: its root, the three directories, what the kernel
 // makes in work, and since Linux 6.6 the room of what it notes, which counts like an inode.
-const ownInodes = 6
+const OwnInodes = 6
 
 // newStore makes the layer that is written to. The root directory of the overlay is the
 // upper layer's: it belongs to the session, with the permissions of the directory below.
@@ -35,7 +35,7 @@ func newStore(target string, size sandbox.Overlay, owner Owner, lower *os.File) 
 	if err := unix.Fstat(int(lower.Fd()), &st); err != nil {
 		return nil, fmt.Errorf("stat %s: %w", lower.Name(), err)
 	}
-	store, err := Tmpfs(target, size.Bytes, size.Inodes+ownInodes, "0700", 0)
+	store, err := Tmpfs(target, size.Bytes, size.Inodes+OwnInodes, "0700", 0)
 	if err != nil {
 		return nil, err
 	}

@@ -245,7 +245,7 @@ func TestFull(t *testing.T) {
 					break
 				}
 			}
-			if made < 50 || made > 51 { // see ownInodes
+			if made < 50 || made > 51 { // see OwnInodes
 				t.Errorf("%d inodes, not 50", made)
 			}
 			return nil
@@ -349,7 +349,7 @@ func TestDiscard(t *testing.T) {
 				}
 				equal(t, "changes after it", b.changes(t), nil)
 				var st unix.Statfs_t
-				if err := unix.Fstatfs(old, &st); err != nil || st.Bfree != st.Blocks || int64(st.Files-st.Ffree) > ownInodes+8 {
+				if err := unix.Fstatfs(old, &st); err != nil || st.Bfree != st.Blocks || int64(st.Files-st.Ffree) > OwnInodes+8 {
 					t.Errorf("of the old one %d blocks and %d inodes are left, %v", st.Blocks-st.Bfree, st.Files-st.Ffree, err)
 				}
 				unix.Close(old)
