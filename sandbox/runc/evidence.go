@@ -240,11 +240,16 @@ func (p *proof) landlocked() error {
 }
 
 // reports are how each layer tells what it refuses, of those that do; the others say nothing to anybody
-// but the program.
+// but the program. What a layer tells of all but a part of it, it does not tell of that part.
 func (p *proof) reports() error {
 	sum := sha256.Sum256(p.setup.Filter)
 	p.e.Filter = "sha256:" + hex.EncodeToString(sum[:])
-	p.e.Reports = map[string]string{"ceilings": "counter", "mounts": "", "capabilities": "", "devices": ""}
+	p.e.Reports = map[string]string{"ceilings": "counter", "mounts": "", "capabilities": "", "devices": "", "network": ""}
+	// Ceilings that have no counter, or slow down and refuse nothing.
+	p.e.Reports["ceilings.files"], p.e.Reports["ceilings.cpu_millis"] = "", ""
+	if p.session.spec.Limits.IOBytesPerSecond != 0 {
+		p.e.Reports["ceilings.io_bytes_per_second"] = ""
+	}
 	if p.landlock > 0 {
 		p.e.Reports["landlock"] = ""
 	}

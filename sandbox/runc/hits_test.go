@@ -175,6 +175,25 @@ func TestDenials(t *testing.T) {
 }
 
 // Of many kinds the first are kept, and the others counted.
+// A program that may open no more files knows it, and nobody else: a ceiling that is not told of is listed.
+func TestSilentCeilings(t *testing.T) {
+	r := newRunner(t)
+	e := open(t, r, hostSpec("s"))
+	defer closeSession(t, r, "s")
+	o := shell(t, r, "s", `bash -c 'for i in {1..300}; do exec {f}</dev/null || exit 7; done'`)
+	if o.ExitCode == 0 || !strings.Contains(o.stderr, "Too many open files") || len(o.Hits)+len(o.Denials) != 0 {
+		t.Errorf("%+v", o)
+	}
+	for _, ceiling := range []string{"ceilings.files", "ceilings.cpu_millis"} {
+		if told, known := e.Reports[ceiling]; !known || told != "" {
+			t.Errorf("%s: %q, %v", ceiling, told, known)
+		}
+	}
+	if e.Reports["ceilings"] != "counter" {
+		t.Errorf("%v", e.Reports)
+	}
+}
+
 func TestDenialsAreBounded(t *testing.T) {
 	var d denials
 	for round := range 3 {
