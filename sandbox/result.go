@@ -177,7 +177,7 @@ const (
 type Denial struct {
 	Layer   string // "seccomp", "network", "dns"
 	Rule    string // which rule of it: a row of a profile, "not granted", "denied range", …
-	Object  string // what was reached for: "example.org:443"; "" when the layer does not know
+	Object  string // what was reached for: "example.org:443", or of a call that its arguments decided "AF_PACKET"; "" when the layer does not know
 	Syscall string // seccomp's only
 	Errno   string // as the program saw it: "EPERM"
 	Grant   string // the least that would have allowed it: "seccomp:default", "network:egress example.org:443"; "" where no one thing does

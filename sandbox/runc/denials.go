@@ -48,7 +48,7 @@ func (s *session) judge(call notify.Call) unix.Errno {
 	if verdict.Allowed { // the filter would not have asked
 		errno = unix.EPERM
 	}
-	denial := sandbox.Denial{Layer: "seccomp", Rule: verdict.Rule, Syscall: verdict.Syscall, Errno: unix.ErrnoName(errno)}
+	denial := sandbox.Denial{Layer: "seccomp", Rule: verdict.Rule, Object: verdict.Object, Syscall: verdict.Syscall, Errno: unix.ErrnoName(errno)}
 	if verdict.Least != "" {
 		denial.Grant = "seccomp:" + verdict.Least
 	}

@@ -15,6 +15,7 @@ type Verdict struct {
 	Allowed bool       // with these arguments
 	Errno   unix.Errno // the answer when it is refused
 	Rule    string     // the title of the row that decides; "" when no row names the call
+	Object  string     // of a refusal that an argument decided, what that was: "AF_PACKET"; "" of any other
 	Least   string     // the narrowest profile that allows it with these arguments; "" when none does
 }
 
@@ -27,7 +28,7 @@ func Lookup(profile string, nr int, args [6]uint64) (Verdict, bool) {
 	if known {
 		v.Rule = r.title
 		if v.Allowed, v.Errno = r.allows(args), 0; !v.Allowed {
-			v.Errno = r.answer()
+			v.Errno, v.Object = r.answer(), r.object(v.Syscall, args)
 		}
 	}
 	for _, p := range slices.Backward(Profiles) {

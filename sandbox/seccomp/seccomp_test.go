@@ -198,9 +198,9 @@ func TestVerdict(t *testing.T) {
 		named         bool
 	}{
 		{"default", "mount", [6]uint64{}, Verdict{Syscall: "mount", Errno: unix.EPERM, Rule: "mounts"}, true},
-		{"default", "chmod", [6]uint64{0, 0o4755}, Verdict{Syscall: "chmod", Errno: unix.EPERM, Rule: "set-id mode"}, true},
-		{"strict", "socket", [6]uint64{unix.AF_INET}, Verdict{Syscall: "socket", Errno: unix.EAFNOSUPPORT, Rule: "socket family", Least: "build"}, true},
-		{"default", "personality", [6]uint64{addrNoRandomize}, Verdict{Syscall: "personality", Errno: unix.EPERM, Rule: "personality", Least: "build"}, true},
+		{"default", "chmod", [6]uint64{0, 0o4755}, Verdict{Syscall: "chmod", Errno: unix.EPERM, Rule: "set-id mode", Object: "04755"}, true},
+		{"strict", "socket", [6]uint64{unix.AF_INET}, Verdict{Syscall: "socket", Errno: unix.EAFNOSUPPORT, Rule: "socket family", Object: "AF_INET", Least: "build"}, true},
+		{"default", "personality", [6]uint64{addrNoRandomize}, Verdict{Syscall: "personality", Errno: unix.EPERM, Rule: "personality", Object: "ADDR_NO_RANDOMIZE", Least: "build"}, true},
 		{"strict", "sync", [6]uint64{}, Verdict{Syscall: "sync", Errno: unix.ENOSYS, Least: "default"}, false},
 		{"strict", "read", [6]uint64{}, Verdict{Syscall: "read", Allowed: true, Rule: "reading files", Least: "strict"}, true},
 		{"default", "open_tree_attr", [6]uint64{}, Verdict{Syscall: "open_tree_attr", Errno: unix.EPERM, Rule: "mounts"}, true},
