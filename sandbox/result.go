@@ -43,8 +43,8 @@ type CgroupFile struct {
 // Canary is one thing that was tried from inside.
 type Canary struct {
 	Name string // e.g. "write to a read-only path"
-	Want string // how it must end: an errno's name, or "ok"
-	Got  string
+	Want string // how it must end: an errno's name, "ok" or "empty"; or "left out: " and why it was not tried
+	Got  string // as Want
 }
 
 // Timing is how long one step took.

@@ -131,11 +131,14 @@ func enforcedRows(e *api.Enforced) (rows [][]string) {
 		rows = append(rows, []string{"without", l})
 	}
 	for _, k := range e.Canaries {
-		verdict := "held"
-		if k.Got != k.Want {
-			verdict = "DID NOT HOLD, wanted " + k.Want
+		verdict := ", held"
+		switch {
+		case k.Got != k.Want:
+			verdict = ", DID NOT HOLD, wanted " + k.Want
+		case k.LeftOut():
+			verdict = ""
 		}
-		rows = append(rows, []string{"canary", fmt.Sprintf("%s: %s, %s", k.Name, k.Got, verdict)})
+		rows = append(rows, []string{"canary", k.Name + ": " + k.Got + verdict})
 	}
 	return rows
 }

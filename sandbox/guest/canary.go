@@ -13,9 +13,14 @@ import (
 // Canary is one thing that is tried from inside, and how it must end.
 type Canary struct {
 	Name string // what is tried, and with which object: "write /usr"
-	Want string // an errno's name, "ok", or "empty"
-	Got  string // the same, once it has been tried
+	Want string // an errno's name, "ok", "empty", or "left out: " and why
+	Got  string // the same, once it has been tried; of one that is left out as Want
 }
+
+// leftOut begins the Want of a canary that is not tried, because the session does not refuse it or it would show nothing.
+const leftOut = "left out: "
+
+func (c Canary) tried() bool { return !strings.HasPrefix(c.Want, leftOut) }
 
 // Inside is what canaries need to know of a session.
 type Inside struct {
@@ -37,7 +42,7 @@ type probe struct {
 	name    string
 	objects []string              // one canary for each; nil is one without an object
 	of      func(Inside) []string // more objects
-	want    func(Inside) string   // "" leaves the canary out
+	want    func(Inside) string   // leftOut and a reason has it not tried
 	try     func(object string) error
 }
 
@@ -73,7 +78,7 @@ var probes = []probe{
 	// The network, and the ceiling on processes.
 	{name: "see an interface beyond the loopback", want: nothing, try: tryInterfaces},
 	{name: "connect to 192.0.2.1:80", want: byNetwork, try: tryConnect},
-	{name: "fork past the ceiling", of: forks, want: ends(unix.EAGAIN), try: tryFork},
+	{name: "fork past the ceiling", of: forks, want: byCeiling, try: tryFork},
 }
 
 // The ways to say what a probe must end with.
@@ -84,11 +89,11 @@ func ends(e syscall.Errno) func(Inside) string {
 
 func nothing(Inside) string { return "empty" }
 
-// byFilter is a refusal of seccomp's, which leaves the probe out where there is no filter.
+// byFilter is a refusal of seccomp's.
 func byFilter(e syscall.Errno) func(Inside) string {
 	return func(in Inside) string {
 		if in.Profile == "" {
-			return ""
+			return leftOut + "there is no filter"
 		}
 		return unix.ErrnoName(e)
 	}
@@ -99,7 +104,7 @@ func byLandlock(in Inside) string {
 	if in.Landlock {
 		return "EACCES"
 	}
-	return ""
+	return leftOut + "there is no Landlock"
 }
 
 // byMknod is who comes first: the filter, Landlock, or the kernel, which has a device made by nobody
@@ -131,29 +136,28 @@ func byNetwork(in Inside) string {
 	case in.Network == "egress":
 		return "ECONNREFUSED"
 	}
-	return "" // whoever reaches everything may try
+	return leftOut + "the network is granted whole"
 }
 
 // forkBytes is at least what one fork of the prober costs the session's memory.
 const forkBytes = 256 << 10
 
-// forks leaves the probe out where the ceiling on memory is the nearer one.
-func forks(in Inside) []string {
-	if in.PIDs == 0 || in.Memory != 0 && int64(in.PIDs) > in.Memory/2/forkBytes {
-		return nil
+// byCeiling is the refusal of one process more.
+func byCeiling(in Inside) string {
+	if in.Memory != 0 && int64(in.PIDs) > in.Memory/2/forkBytes {
+		return leftOut + "the ceiling of memory is nearer"
 	}
-	return []string{strconv.FormatUint(in.PIDs, 10)}
+	return "EAGAIN"
 }
 
-// Canaries are the things that must fail in such a session, each with how. A Command whose Canary
-// holds their names tries them.
+func forks(in Inside) []string { return []string{strconv.FormatUint(in.PIDs, 10)} }
+
+// Canaries are the things that must fail in such a session, each with how, and those that cannot be tried in it, with why. A
+// Command whose Canary holds their Names tries them.
 func Canaries(in Inside) []Canary {
 	var all []Canary
 	for _, p := range probes {
 		want := p.want(in)
-		if want == "" {
-			continue
-		}
 		objects := p.objects
 		if p.of != nil {
 			objects = p.of(in)
@@ -167,11 +171,13 @@ func Canaries(in Inside) []Canary {
 	return all
 }
 
-// Names are what Command.Canary takes.
+// Names are what Command.Canary takes: of those that are to be tried.
 func Names(canaries []Canary) []string {
 	names := make([]string, 0, len(canaries))
 	for _, c := range canaries {
-		names = append(names, c.Name)
+		if c.tried() {
+			names = append(names, c.Name)
+		}
 	}
 	return names
 }
@@ -222,7 +228,9 @@ func Judge(canaries []Canary, output []byte) (judged []Canary, err error) {
 		}
 	}
 	for _, c := range canaries {
-		c.Got = got[c.Name]
+		if c.Got = got[c.Name]; !c.tried() {
+			c.Got = c.Want
+		}
 		if c.Got != c.Want && err == nil {
 			err = fmt.Errorf("canary %s: ended with %q, and not with %s", c.Name, c.Got, c.Want)
 		}

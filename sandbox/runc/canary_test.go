@@ -66,3 +66,27 @@ func TestCanaryMeddled(t *testing.T) {
 		})
 	}
 }
+
+// What is not tried is there all the same, with why.
+func TestCanariesLeftOut(t *testing.T) {
+	r := newRunner(t)
+	r.options.Ceiling.Networks = []string{"full"}
+	spec := hostSpec("out")
+	spec.Network.Mode, spec.Verify = "full", "canary"
+	spec.Limits.MemoryBytes, spec.Limits.PIDs = 32<<20, 100
+	e := open(t, r, spec)
+	defer closeSession(t, r, spec.Session)
+	got := map[string]string{}
+	for _, c := range e.Canaries {
+		if got[c.Name] = c.Got; c.Got != c.Want {
+			t.Errorf("%+v", c)
+		}
+	}
+	for name, want := range map[string]string{
+		"connect to 192.0.2.1:80": "left out: the network is granted whole", "fork past the ceiling 100": "left out: the ceiling of memory is nearer", "keyctl": "EPERM",
+	} {
+		if got[name] != want {
+			t.Errorf("%s: got %q, want %q", name, got[name], want)
+		}
+	}
+}

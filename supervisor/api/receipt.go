@@ -2,6 +2,7 @@ package api
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/stockade-dev/stockade/sandbox/file"
 )
@@ -161,9 +162,12 @@ type CgroupFile struct {
 // Canary is one thing that was tried from inside before the session was ready.
 type Canary struct {
 	Name string `json:"name"`
-	Want string `json:"want"` // an errno's name, or "ok"
+	Want string `json:"want"` // an errno's name, "ok" or "empty"; or "left out: " and why it was not tried, in got too
 	Got  string `json:"got"`
 }
+
+// LeftOut reports whether it was not tried after all: what the session grants, or lacks, would have made it show nothing.
+func (c Canary) LeftOut() bool { return strings.HasPrefix(c.Want, "left out: ") }
 
 // ExecResult is the payload of host.exec.
 type ExecResult struct {

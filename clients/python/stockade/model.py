@@ -150,7 +150,7 @@ class Canary(Record):
     """Canary is one thing that was tried from inside before the session was ready."""
 
     name: str
-    #: an errno's name, or "ok"
+    #: an errno's name, "ok" or "empty"; or "left out: " and why it was not tried, in got too
     want: str
     got: str
 

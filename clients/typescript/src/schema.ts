@@ -981,7 +981,7 @@ export interface BlobResult {
 export interface Canary {
   got: string;
   name: string;
-  /** an errno's name, or "ok" */
+  /** an errno's name, "ok" or "empty"; or "left out: " and why it was not tried, in got too */
   want: string;
 }
 
