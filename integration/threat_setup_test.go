@@ -65,10 +65,13 @@ func (s *siege) close(session string) {
 }
 
 // overwrite (CVE-2019-5736): a program in a loop holds what every process near it executes, and opens it for
-// writing, while a script whose interpreter is /proc/self/exe is executed again and again.
+// writing, while a script whose interpreter is /proc/self/exe is executed again and again. Init is no file of the host's: what it
+// executes is in memory, and nobody writes to it.
 func overwrite(s *siege) {
-	session := s.session(func(o *api.SessionOpen) { o.Background = new(bool); *o.Background = true })
+	open := s.opened(func(o *api.SessionOpen) { o.Background = new(bool); *o.Background = true })
+	session := open.SessionID
 	defer s.close(session)
+	s.sealed(initOf(s.T, open))
 	shell(s.T, s.c, session, "setsid /mnt/probe/probe overwrite-exe >/tmp/overwritten 2>/tmp/errors & printf '#!/proc/self/exe\n' >/tmp/script; chmod 755 /tmp/script")
 	n, _ := s.repeat(func() bool {
 		if _, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/tmp/script"}}); err != nil {
@@ -78,6 +81,24 @@ func overwrite(s *siege) {
 	})
 	s.want("what could be opened for writing", strings.TrimSpace(text(shell(s.T, s.c, session, "cat /tmp/overwritten /tmp/errors").Payload.Exec.Stdout)), "")
 	s.Logf("%d executions", n)
+}
+
+// sealed looks at what a process executes, from the host.
+func (s *siege) sealed(pid int) {
+	s.Helper()
+	exe := fmt.Sprintf("/proc/%d/exe", pid)
+	if to, err := os.Readlink(exe); err != nil || !strings.HasPrefix(to, "/memfd:") {
+		s.Errorf("process %d executes %q, %v", pid, to, err)
+	}
+	f, err := os.Open(exe)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer f.Close()
+	const all = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0); err != nil || seals&all != all {
+		s.Errorf("what process %d executes has the seals %#x of %#x, %v", pid, seals, all, err)
+	}
 }
 
 // overwritten: a runtime that is a file, and root inside too, is held while it executes the script, and written to when it has ended.
