@@ -54,7 +54,7 @@ test-v2:                       ## the isolation tests in a virtual machine, Debi
 test-race: build               ## what races with what, 100,000 times, attacks on what is being built, 10,000 times, and the packages where most of it meets, under the race detector
 	STOCKADE_ROUNDS=$(ROUNDS) $(GO) test -race -count=1 -timeout 3h -v -run '^TestRaces$$' ./supervisor
 	$(GO) test -race -count=1 -timeout 30m ./supervisor/ledger ./supervisor/server ./supervisor/client ./internal/spool ./internal/journal ./sandbox/launch
-	STOCKADE_ROUNDS=$(ATTACKS) $(GO) test -count=1 -timeout 3h ./sandbox/workspace ./sandbox/runc
+	STOCKADE_ROUNDS=$(ATTACKS) $(GO) test -count=1 -timeout 3h -v -run 'Swapped|LinkForTemporary|CommitKilled|CommitExecute|Failures|Meanwhile' ./sandbox/workspace ./sandbox/runc ./sandbox/guest
 	STOCKADE_ROUNDS=$(ATTACKS) STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 3h -v -run '^TestThreats$$' ./integration
 	STOCKADE_ROUNDS=1000000 $(GO) test -count=1 -timeout 1h -v -run '^TestRaces$$' ./internal/filetool
 

@@ -15,6 +15,7 @@ import (
 // processThreats aim at processes and system calls (T043 to T058).
 var processThreats = []threat{
 	{id: "T043", what: "system calls that nobody has looked at", shown: "sandbox/seccomp TestCensus"},
+	{id: "T050", what: "an execution is attacked on its way in", shown: "sandbox/guest TestInitCannotBeTouchedMeanwhile"},
 	{id: "T051", what: "everybody is killed", try: killAll, control: killedAlone},
 	{id: "T052", what: "descriptors are sent to the daemon's sockets", try: sentDescriptors, control: keptDescriptors},
 	{id: "T053", what: "keyrings are shared", try: keyrings, control: hostKeyrings},

@@ -1,11 +1,15 @@
 package guest
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -81,28 +85,121 @@ var tricks = map[string]func(arg string) error{
 		time.Sleep(time.Hour)
 		return nil
 	},
-	// Every attack on init, again and again, until stdin ends.
+	// Every attack on init, and on who is entering, again and again, until stdin ends.
 	"again": func(string) error {
-		runtime.LockOSThread()
-		ended := make(chan struct{})
-		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			close(ended)
-		}()
-		for rounds := 0; ; rounds++ {
+		return untilStdinEnds(1, func() error {
 			for _, a := range attacks {
 				if err := a.try(1); err != a.want {
 					return fmt.Errorf("%s of init: got %v, want %v", a.name, err, a.want)
 				}
 			}
+			return nil
+		})
+	},
+	// On who enters from somebody else than init.
+	"again-from": func(starter string) error {
+		pid, err := strconv.Atoi(starter)
+		if err != nil {
+			return err
+		}
+		return untilStdinEnds(pid, func() error { return nil })
+	},
+	// Executions by somebody who lets others read his memory, until stdin ends.
+	"careless": func(string) error {
+		fmt.Println(os.Getpid())
+		for ended := stdinEnds(); ; {
 			select {
 			case <-ended:
-				fmt.Println(rounds, "rounds")
 				return nil
 			default:
 			}
+			if err := exec.Command("/bin/true").Run(); err != nil {
+				return err
+			}
 		}
 	},
+}
+
+// untilStdinEnds makes attempts, and each time upon who is entering, too. It says the first time that it has met one, and what came of it in the end.
+func untilStdinEnds(starter int, attempt func() error) error {
+	runtime.LockOSThread()
+	e, err := newEntering(starter)
+	if err != nil {
+		return err
+	}
+	met := false
+	ended := stdinEnds()
+	for rounds := 1; ; rounds++ {
+		if err := attempt(); err != nil {
+			return err
+		}
+		if err := e.look(); err != nil {
+			return err
+		}
+		if !met && e.refused+e.read > 0 {
+			met = true
+			fmt.Println("met")
+		}
+		select {
+		case <-ended:
+			fmt.Printf("%d rounds, %d refused, %d read\n", rounds, e.refused, e.read)
+			return nil
+		default:
+		}
+	}
+}
+
+func stdinEnds() <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(ended)
+	}()
+	return ended
+}
+
+// entering is who was started last and still has the memory of who starts him (CVE-2016-9962). By the time that he is a program of the
+// host's there is nothing at the address: only our static programs are linked there.
+type entering struct {
+	starter       int
+	loadavg       int // its last word is the last pid that was given out in the namespace of who asks
+	refused, read int
+}
+
+func newEntering(starter int) (*entering, error) {
+	fd, err := unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return &entering{starter: starter, loadavg: fd}, err
+}
+
+func (e *entering) look() error {
+	var text [128]byte
+	n, err := unix.Pread(e.loadavg, text[:], 0)
+	if err != nil {
+		return fmt.Errorf("loadavg: %w", err)
+	}
+	words := strings.Fields(string(text[:n]))
+	last, err := strconv.Atoi(words[len(words)-1])
+	if err != nil {
+		return err
+	}
+	for pid := last; pid > max(1, last-4); pid-- {
+		if unix.Tgkill(os.Getpid(), pid, 0) != unix.ESRCH || unix.Tgkill(e.starter, pid, 0) != unix.ESRCH {
+			continue // a thread of ours, or of the starter's
+		}
+		var b [1]byte
+		local := []unix.Iovec{{Base: &b[0], Len: 1}}
+		_, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: 0x400000, Len: 1}}, 0)
+		switch err {
+		case nil:
+			e.read++
+		case unix.EPERM:
+			e.refused++
+		case unix.ESRCH, unix.EFAULT: // it has ended, or is a program of the host's
+		default:
+			return fmt.Errorf("process_vm_readv of %d: %w", pid, err)
+		}
+	}
+	return nil
 }
 
 func listenAbstract(name string) error {
@@ -158,30 +255,132 @@ func TestInitCannotBeTouched(t *testing.T) {
 	}
 }
 
-// T050: the same while executions enter, 500 of them: each is init's memory until it executes (CVE-2016-9962).
+// T050: the same while executions enter, and upon them: each has init's memory until it executes (CVE-2016-9962). Control: of executions
+// whose starter does nothing about it, the memory is read in the same way.
 func TestInitCannotBeTouchedMeanwhile(t *testing.T) {
 	b := start(t, baseline())
+	n := rounds(t)
+	attacker := b.begin(command(bin+"/attacker", "attack", "again", ""))
+	executions, nothing := 0, null(t)
+	for end := time.Now().Add(patience); executions < n || !attacker.said("met") && time.Now().Before(end); executions++ {
+		p, err := b.Spawn(t.Context(), command("/bin/true"), Streams{Stdin: nothing, Stdout: nothing, Stderr: nothing})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-p.Exited
+	}
+	var rounds, refused, read int
+	said := attacker.end()
+	if _, err := fmt.Sscanf(said, "met\n%d rounds, %d refused, %d read", &rounds, &refused, &read); err != nil || refused == 0 || read > 0 {
+		t.Errorf("%q, %v", said, err)
+	}
+	t.Logf("%d executions, %d rounds of attacks, %d executions met on their way", executions, rounds, refused)
+
+	careless := b.begin(command(bin+"/attacker", "attack", "careless", ""))
+	attacker = b.begin(command(bin+"/attacker", "attack", "again-from", careless.line()))
+	for end := time.Now().Add(patience); !attacker.said("met") && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	said = attacker.end()
+	if _, err := fmt.Sscanf(said, "met\n%d rounds, %d refused, %d read", &rounds, &refused, &read); err != nil || read == 0 {
+		t.Errorf("control: %q, %v", said, err)
+	}
+	t.Logf("control: %d read", read)
+	careless.end()
+}
+
+// rounds is how many rounds of a race are run.
+func rounds(t *testing.T) int {
+	if os.Getenv("STOCKADE_ROUNDS") == "" {
+		return 500
+	}
+	n, err := strconv.Atoi(os.Getenv("STOCKADE_ROUNDS"))
+	if err != nil || n < 1 {
+		t.Fatalf("STOCKADE_ROUNDS: %q", os.Getenv("STOCKADE_ROUNDS"))
+	}
+	return n
+}
+
+// patience is how long what has to happen once in a while is waited for, because others may have the machine.
+const patience = 2 * time.Minute
+
+// beginning is an execution that ends with its input, and what it has written so far.
+type beginning struct {
+	t     testing.TB
+	p     *Process
+	stdin *os.File
+	ended chan struct{} // it writes no more
+	mu    sync.Mutex
+	text  string
+}
+
+func (b *box) begin(cmd Command) *beginning {
+	b.t.Helper()
 	stdin, w, err := os.Pipe()
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
 	defer stdin.Close()
+	b.t.Cleanup(func() { w.Close() })
 	r, stdout, err := os.Pipe()
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
-	defer r.Close()
-	p, err := b.Spawn(t.Context(), command(bin+"/attacker", "attack", "again", ""), Streams{Stdin: stdin, Stdout: stdout, Stderr: stdout})
-	stdout.Close()
+	defer stdout.Close()
+	p, err := b.Spawn(b.t.Context(), cmd, Streams{Stdin: stdin, Stdout: stdout, Stderr: stdout})
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
-	for range 500 {
-		<-b.spawn(command("/bin/true")).Exited
+	x := &beginning{t: b.t, p: p, stdin: w, ended: make(chan struct{})}
+	go func() {
+		defer close(x.ended)
+		defer r.Close()
+		for lines := bufio.NewReader(r); ; {
+			line, err := lines.ReadString('\n')
+			x.mu.Lock()
+			x.text += line
+			x.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return x
+}
+
+// said reports whether it has written this, or writes no more.
+func (x *beginning) said(word string) bool {
+	select {
+	case <-x.ended:
+		return true
+	default:
 	}
-	w.Close()
-	out, err := io.ReadAll(r)
-	if e := <-p.Exited; err != nil || e.Status != 0 || string(out) == "0 rounds\n" {
-		t.Errorf("%s, %#x, %v", out, e.Status, err)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return strings.Contains(x.text, word)
+}
+
+// line waits for its first line.
+func (x *beginning) line() string {
+	x.t.Helper()
+	for end := time.Now().Add(patience); !x.said("\n"); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			x.t.Fatal("it writes nothing")
+		}
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	first, _, _ := strings.Cut(x.text, "\n")
+	return first
+}
+
+// end ends it, and is all that it wrote.
+func (x *beginning) end() string {
+	x.t.Helper()
+	x.stdin.Close()
+	<-x.ended
+	if e := <-x.p.Exited; e.Status != 0 {
+		x.t.Errorf("%q, %#x", x.text, e.Status)
+	}
+	return x.text
 }
