@@ -163,7 +163,7 @@ var rows = []row{
 	{title: "own restrictions", calls: `landlock_create_ruleset landlock_add_rule landlock_restrict_self`, verdict: allowed,
 		why: "giving up more; programs sandbox their children"},
 	{title: "own restrictions", calls: `seccomp`, verdict: allowed, errno: unix.ENOSYS, only: none(1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER), args: "without SECCOMP_FILTER_FLAG_NEW_LISTENER",
-		why: "as above; but the newest listener answers first, and can let a call continue that an earlier one is told of. ENOSYS, because libseccomp asks for it in every program that has it"},
+		why: "giving up more; programs sandbox their children. But the newest listener answers first, and can let a call continue that an earlier one is told of. ENOSYS, because libseccomp asks for it in every program that has it"},
 	{title: "personality", calls: `personality`, verdict: allowed, only: equal(0, 0, personalityGet), args: "0, or a query", profiles: bare,
 		why: "READ_IMPLIES_EXEC and ADDR_NO_RANDOMIZE undo hardening; sanitizers and debuggers that want the latter go without"},
 	{title: "personality", calls: `personality`, verdict: allowed, profiles: builds,
