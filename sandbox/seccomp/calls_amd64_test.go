@@ -1,6 +1,7 @@
 package seccomp
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,5 +145,35 @@ func TestVerdicts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// T032: every family from 0 to 45, as the programs answer for it: a kernel that lacks one says the same as the programs do. What kernels have of them
+// integration/escape_test.go asks for without any filter.
+func TestFamilies(t *testing.T) {
+	wide := []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+	for profile, granted := range map[string][]uint64{"default": wide, "build": wide, "strict": {unix.AF_UNIX}} {
+		p := program(t, profile)
+		for family := range uint64(46) {
+			known := slices.Contains(granted, family)
+			for _, row := range []struct {
+				nr   uint32
+				args [6]uint64
+				ok   bool
+			}{
+				{unix.SYS_SOCKET, [6]uint64{family, unix.SOCK_STREAM | unix.SOCK_CLOEXEC}, known},
+				{unix.SYS_SOCKET, [6]uint64{family, unix.SOCK_RAW}, known},
+				{unix.SYS_SOCKET, [6]uint64{family, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, known && family != unix.AF_NETLINK},
+				{unix.SYS_SOCKETPAIR, [6]uint64{family, unix.SOCK_STREAM}, family == unix.AF_UNIX},
+			} {
+				want := "EAFNOSUPPORT"
+				if row.ok {
+					want = "allow"
+				}
+				if got := verdictOf(run(t, p, call{nr: row.nr, arch: archAMD64, args: row.args})); got != want {
+					t.Errorf("%s: call %d, family %d, protocol %d: %s, want %s", profile, row.nr, family, row.args[2], got, want)
+				}
+			}
+		}
 	}
 }
