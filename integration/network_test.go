@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -9,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 
 	"github.com/stockade-dev/stockade/internal/testbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -100,10 +104,17 @@ var ways = []way{
 }
 
 // TestWaysOut: with a relay a session reaches what it was granted and nothing else, each refusal is in the receipt with its rule and
-// with the least that would have allowed it; outside each of them is there to be reached (T031, T032, T033, R031).
+// with the least that would have allowed it; outside each of them is there to be reached (T031, T032, T033, R031). None of the host's rules and
+// settings is another afterwards, neither where the daemon is nor where we are.
 func TestWaysOut(t *testing.T) {
+	needRoot(t)
+	ours := networking(t)
 	d, outside := startOutside(t)
 	c := d.Client()
+	var theirs, after map[string]string
+	if err := outside.Within(func() error { theirs = networking(t); return nil }); err != nil {
+		t.Fatal(err)
+	}
 	p := &places{probes: shared(t), out: map[string]string{"$ABSTRACT": fmt.Sprintf("stockade-out-%d", os.Getpid())}}
 	build(t, filepath.Join(p.probes, "probe"), "./probe")
 	p.in = strings.NewReplacer("$ABSTRACT", p.out["$ABSTRACT"])
@@ -134,6 +145,24 @@ func TestWaysOut(t *testing.T) {
 			}
 		})
 	}
+	r, err := c.Close(t.Context(), api.SessionClose{SessionID: open.SessionID, Mode: "force"})
+	settled(t, r, err)
+	if err := outside.Within(func() error { after = networking(t); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, now := range []struct{ before, after map[string]string }{{ours, networking(t)}, {theirs, after}} {
+		for name, was := range now.before {
+			if is, there := now.after[name]; !there || is != was {
+				t.Errorf("%s of the host was %q, and is %q", name, was, is)
+			}
+		}
+		for name, is := range now.after {
+			// The first who notes connections has the kernel load what does it, and that shows its settings everywhere.
+			if _, there := now.before[name]; !there && !strings.HasPrefix(name, "/proc/sys/net/netfilter/") && name != "/proc/sys/net/nf_conntrack_max" {
+				t.Errorf("the host has got %s, %q", name, is)
+			}
+		}
+	}
 	// Nothing but what was granted has arrived anywhere.
 	granted := []string{"dns alpha.test", "dns metadata.test", "dns beta.test", "tcp 11.0.0.1:80", "tcp 11.0.0.2:7", "tcp 10.2.0.1:7"}
 	for _, met := range outside.Met() {
@@ -146,6 +175,30 @@ func TestWaysOut(t *testing.T) {
 			t.Error("control: no datagram has arrived")
 		}
 	}()
+	const forward = "/proc/sys/net/ipv4/ip_forward"
+	err = outside.Within(func() error {
+		conn, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		table := conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "control"})
+		chain := conn.AddChain(&nftables.Chain{Table: table, Name: "control"})
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Counter{}}})
+		other := "1"
+		if after[forward] == "1\n" {
+			other = "0"
+		}
+		return errors.Join(conn.Flush(), os.WriteFile(forward, []byte(other), 0))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := outside.Within(func() error { theirs = networking(t); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if theirs[forward] == after[forward] || len(theirs) != len(after)+2 { // the table and the chain, which has a rule
+		t.Errorf("control: of a change of the host's is seen: %q, and %d lines more", theirs[forward], len(theirs)-len(after))
+	}
 	for _, w := range ways {
 		t.Run("control "+w.attempt, func(t *testing.T) {
 			var got string
@@ -157,6 +210,55 @@ func TestWaysOut(t *testing.T) {
 			}
 		})
 	}
+}
+
+// networking is what has been set in the network namespace of the caller's thread: every rule of nftables, and every file below /proc/sys/net
+// but those that count.
+func networking(t *testing.T) map[string]string {
+	all := map[string]string{}
+	err := filepath.WalkDir("/proc/sys/net", func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		switch content, err := os.ReadFile(path); {
+		case path == "/proc/sys/net/netfilter/nf_conntrack_count": // the connections that are noted now
+		case err != nil:
+			all[path] = err.Error() // some are only written to
+		default:
+			all[path] = string(content)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		t.Error(err)
+		return all
+	}
+	chains, err := conn.ListChains()
+	if err != nil {
+		t.Error(err)
+	}
+	tables, err := conn.ListTables()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, table := range tables {
+		all[fmt.Sprintf("table %v %s", table.Family, table.Name)] = fmt.Sprint(table.Flags)
+	}
+	for _, chain := range chains {
+		rules, err := conn.GetRules(chain.Table, chain)
+		if err != nil {
+			t.Error(err)
+		}
+		name := fmt.Sprintf("chain %v %s %s", chain.Table.Family, chain.Table.Name, chain.Name)
+		for _, r := range rules {
+			all[name] += fmt.Sprintf("rule %d of %d expressions; ", r.Handle, len(r.Exprs))
+		}
+	}
+	return all
 }
 
 // TestNarrowUnderLoad: a connection that is in use is cut when its destination is taken away, while another goes on; and the
