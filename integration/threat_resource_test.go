@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/sandbox/cgroup"
 	"github.com/stockade-dev/stockade/sandbox/file"
 	"github.com/stockade-dev/stockade/supervisor/api"
 )
@@ -136,6 +137,20 @@ func (all floods) free(s *siege) {
 	}
 }
 
+// peaks reports whether it is known what has been used of a ceiling when it is reached: the kernel keeps the most of memory since 5.19, of processes since 6.1.
+func peaks(s *siege, ceiling string) bool {
+	s.Helper()
+	if strings.HasPrefix(ceiling, "disk_") {
+		return true
+	}
+	groups, err := cgroup.Discover(cgroup.Options{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	file, known := groups.Peak(ceiling)
+	return file != "" || !known
+}
+
 // hit reports whether a receipt names a ceiling, with its value.
 func hit(r *api.Receipt, ceiling string) bool {
 	for _, h := range r.Payload.Exec.LimitsHit {
@@ -150,6 +165,12 @@ func (s *siege) named(r *api.Receipt, ceiling string) {
 	s.Helper()
 	if !hit(r, ceiling) {
 		s.Errorf("the receipt does not name the ceiling %s: %+v", ceiling, r.Payload.Exec)
+	}
+	// What reaches a ceiling has used most of it.
+	for _, h := range r.Payload.Exec.LimitsHit {
+		if h.Ceiling == ceiling && peaks(s, ceiling) && h.Peak <= h.Limit/2 { // more than all of it is charged to who is being killed
+			s.Errorf("of %s %d are said to have been used, where the ceiling is %d", ceiling, h.Peak, h.Limit)
+		}
 	}
 }
 
@@ -338,10 +359,12 @@ func followerStorm(s *siege) {
 	session, exec := s.talker()
 	defer s.close(session)
 	before := open(s, s.d.PID())
+	const abreast = 16
+	each := (rounds(s.T) + abreast - 1) / abreast
 	var followers sync.WaitGroup
-	for range 16 {
+	for range abreast {
 		followers.Go(func() {
-			for range rounds(s.T) / 16 {
+			for range each {
 				ctx, cancel := context.WithTimeout(s.Context(), 5*time.Millisecond)
 				s.follow(ctx, exec)
 				cancel()
@@ -349,6 +372,7 @@ func followerStorm(s *siege) {
 		})
 	}
 	followers.Wait()
+	s.Logf("%d followers, %d at a time", each*abreast, abreast)
 	s.c.CloseIdle()
 	for end := time.Now().Add(5 * time.Second); open(s, s.d.PID()) > before+5; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
