@@ -187,10 +187,11 @@ func copyAndExecute(s *siege) {
 	session := s.session(func(o *api.SessionOpen) { o.Limits.PIDs = 512 })
 	n := rounds(s.T)
 	const side = 8
+	each := (rounds(s.T) + side - 1) / side
 	errs := make(chan string, side)
 	for i := range side {
 		go func() {
-			for k := range n / side {
+			for k := range each {
 				x, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"sh", "-c", copyIn, "sh", fmt.Sprintf("/tmp/copy.%d", i)}})
 				if err != nil || x.Outcome != api.OutcomeOK || x.Payload.Exec.ExitCode != 0 {
 					errs <- fmt.Sprintf("%d: %v %+v", k, err, x)
@@ -205,7 +206,7 @@ func copyAndExecute(s *siege) {
 			s.Error(err)
 		}
 	}
-	s.Logf("%d copies, %d at a time", n, side)
+	s.Logf("%d copies, %d at a time", each*side, side)
 }
 
 // copyHeldOpen: the same command, by somebody who has the file open for writing and leaves it so to what he starts.

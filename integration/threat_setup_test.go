@@ -410,12 +410,20 @@ const masked = "/proc/timer_list"
 // have there. None of them is written to, nor are the host's settings, which are canaries; inside is proc and sysfs, and what is masked is.
 func systemSwap(s *siege) {
 	root, secret := s.maskable()
-	defer s.flip(filepath.Join(root, "dev/null"), secret)()
+	var exchanges []func() int
+	defer func() {
+		for _, stop := range exchanges {
+			if stop() == 0 {
+				s.Error("something was never exchanged")
+			}
+		}
+	}()
+	exchanges = append(exchanges, s.flip(filepath.Join(root, "dev/null"), secret))
 	traps := map[string]string{secret: listing(s, secret)}
 	for _, name := range []string{"proc", "sys", "dev"} {
 		trap := s.trap()
 		traps[trap] = listing(s, trap)
-		defer s.flip(filepath.Join(root, name), trap)()
+		exchanges = append(exchanges, s.flip(filepath.Join(root, name), trap))
 	}
 	n, opened := s.repeat(func() bool {
 		r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Target: rootDir(root)})
@@ -441,6 +449,9 @@ func systemSwap(s *siege) {
 		}
 	}
 	s.Logf("%d sessions opened of %d", opened, n)
+	if opened == 0 {
+		s.Error("no session was opened: nothing was attacked")
+	}
 }
 
 // maskable is a root with a null device of its own, and a file that is to be seen in place of a masked one.
@@ -513,16 +524,8 @@ func targetSwap(s *siege) {
 		}
 		return r.Outcome == api.OutcomeOK
 	}
-	n, opened := s.repeat(attempt)
-	for more := 0; more < 9 && (opened == 0 || opened == n); more++ { // twenty rounds may all end alike
-		again, others := s.repeat(attempt)
-		n, opened = n+again, opened+others
-	}
-	swaps := stop()
-	s.Logf("%d sessions opened of %d, %d exchanges", opened, n, swaps)
-	if opened == 0 || opened == n {
-		s.Errorf("%d of %d opened: the race did not meet", opened, n)
-	}
+	n, opened := s.bothWays(attempt)
+	s.Logf("%d sessions opened of %d, %d exchanges", opened, n, stop())
 }
 
 // onTheWay is a directory of a caller's with a/b in it, and one of the host's with a b.
@@ -562,7 +565,7 @@ func hostMounts(s *siege) string {
 func sourceSwap(s *siege) {
 	work, _ := s.sources()
 	stop := s.flip(work, "/etc")
-	n, opened := s.repeat(func() bool {
+	n, opened := s.bothWays(func() bool {
 		r, err := s.c.Open(s.Context(), api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{
 			Mounts: []api.Mount{{HostPath: s.probes, GuestPath: "/mnt/probe", Mode: "ro"}, {HostPath: work, GuestPath: "/work", Mode: "ro"}},
 		}}})
@@ -872,7 +875,7 @@ func swappedTerminal(s *siege) {
 	s.want("/dev/console", s.probe(session, "read", "/dev/console"), "ENOENT")
 	s.want("a terminal of the session's own", s.probe(session, "pty"), "0")
 	shell(s.T, s.c, session, "setsid /mnt/probe/probe replace-all /dev/pts /etc/passwd 1000000000 >/tmp/replaced 2>&1 &")
-	n := s.many(100, 10_000)
+	n := s.many(500, 10_000)
 	for range n {
 		t := openShell(s.T, s.c, api.Exec{SessionID: session, Argv: []string{"sh", "-c", "test -t 0 && test -c $(readlink /proc/self/fd/0) && readlink /proc/self/fd/0"}})
 		for !t.read(time.Second).End {

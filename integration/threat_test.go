@@ -233,6 +233,22 @@ func (s *siege) repeat(attempt func() bool) (times, succeeded int) {
 	return times, int(won.Load())
 }
 
+// bothWays is repeat, until an attempt has succeeded and another has not: what flips was met both ways. For minutes, because other tests may have the machine.
+func (s *siege) bothWays(attempt func() bool) (times, succeeded int) {
+	s.Helper()
+	for end := time.Now().Add(5 * time.Minute); ; {
+		n, won := s.repeat(attempt)
+		times, succeeded = times+n, succeeded+won
+		if s.Failed() || succeeded > 0 && succeeded < times {
+			return times, succeeded
+		}
+		if time.Now().After(end) {
+			s.Errorf("%d of %d: the race did not meet", succeeded, times)
+			return times, succeeded
+		}
+	}
+}
+
 // race repeats what has to succeed once in a while; for minutes, because other tests may have the machine.
 func (s *siege) race(what string, won func() bool) {
 	s.Helper()
