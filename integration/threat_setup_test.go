@@ -1,6 +1,9 @@
 package integration
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -700,21 +703,89 @@ func flagsOfNobody(s *siege) {
 
 // bornInside: a command that forks with its first instruction has no child outside its session's groups.
 func bornInside(s *siege) {
+	s.forking()
 	session := s.session(nil)
-	n := rounds(s.T)
-	out := s.probe(session, "fork-cgroups", fmt.Sprint(n))
-	s.want(fmt.Sprintf("groups of %d forks", n), out, "one")
+	// What there is once an execution has been there for a while.
+	want := inLeaf.ReplaceAllString(shellAnswer(s, session, "sleep 0.1; cat /proc/self/cgroup"), "a leaf")
+	if !strings.Contains(want, "a leaf") || strings.Contains(want, "..") {
+		s.Fatalf("groups of an execution: %q", want)
+	}
+	n, _ := s.repeat(func() bool {
+		r, err := s.c.Exec(s.Context(), api.Exec{SessionID: session, Argv: []string{"/mnt/probe/forking"}})
+		if err != nil {
+			s.Fatal(err)
+		}
+		said := printed(r)
+		one := said[:len(said)/2]
+		if said != one+"\n"+one || inLeaf.ReplaceAllString(one, "a leaf") != want {
+			s.Errorf("the groups of two: %q, where others have %q", said, want)
+		}
+		return true
+	})
+	s.Logf("%d executions that forked", n)
 }
 
-// bornOutside: who is put into his group once he runs has children already.
+// inLeaf is the group of one execution, as it is seen inside.
+var inLeaf = regexp.MustCompile(`/x/[^/\n]+`)
+
+// forking puts a program beside the probe whose first instruction forks, and of which each of both then writes in which groups it is.
+func (s *siege) forking() (program string) {
+	s.Helper()
+	code := []byte{
+		0xb8, 57, 0, 0, 0, // mov eax, fork
+		0x0f, 0x05, // syscall
+		0x48, 0x8d, 0x3d, 74, 0, 0, 0, // lea rdi, [the path]
+		0x31, 0xf6, // xor esi, esi: O_RDONLY
+		0xb8, 2, 0, 0, 0, // mov eax, open
+		0x0f, 0x05,
+		0x89, 0xc7, // mov edi, eax
+		0x48, 0x81, 0xec, 0, 0x10, 0, 0, // sub rsp, 4096
+		0x48, 0x89, 0xe6, // mov rsi, rsp
+		0xba, 0, 0x10, 0, 0, // mov edx, 4096
+		0x31, 0xc0, // xor eax, eax: read
+		0x0f, 0x05,
+		0x89, 0xc2, // mov edx, eax
+		0xbf, 1, 0, 0, 0, // mov edi, 1
+		0xb8, 1, 0, 0, 0, // mov eax, write
+		0x0f, 0x05,
+		0x48, 0xc7, 0xc7, 0xff, 0xff, 0xff, 0xff, // mov rdi, -1: any child, of which one of both has none
+		0x31, 0xf6, 0x31, 0xd2, // xor esi, esi; xor edx, edx
+		0x45, 0x31, 0xd2, // xor r10d, r10d
+		0xb8, 61, 0, 0, 0, // mov eax, wait4
+		0x0f, 0x05,
+		0x31, 0xff, // xor edi, edi
+		0xb8, 60, 0, 0, 0, // mov eax, exit
+		0x0f, 0x05,
+	}
+	code = append(code, "/proc/self/cgroup\x00"...)
+	const at, headers = 0x400000, 64 + 56
+	var b bytes.Buffer
+	err := errors.Join(
+		binary.Write(&b, binary.LittleEndian, elf.Header64{
+			Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+			Type:  uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT), Entry: at + headers, Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: 1,
+		}),
+		binary.Write(&b, binary.LittleEndian, elf.Prog64{
+			Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Vaddr: at, Filesz: uint64(headers + len(code)), Memsz: uint64(headers + len(code)), Align: 4096,
+		}),
+	)
+	program = filepath.Join(s.probes, "forking")
+	if err := errors.Join(err, os.WriteFile(program, append(b.Bytes(), code...), 0o755)); err != nil {
+		s.Fatal(err)
+	}
+	return program
+}
+
+// bornOutside: who is put into his group once he runs has a child that was born elsewhere.
 func bornOutside(s *siege) {
 	group := filepath.Join(unified(s.T), fmt.Sprintf("stockade-test-late-%d", os.Getpid()))
 	if err := os.Mkdir(group, 0o755); err != nil {
 		s.Fatal(err)
 	}
 	defer unix.Rmdir(group)
-	s.race("control: children are elsewhere", func() bool {
-		cmd := exec.Command(filepath.Join(s.probes, "probe"), "fork-cgroups", "100")
+	program := s.forking()
+	s.race("control: both are elsewhere", func() bool {
+		cmd := exec.Command(program)
 		var out strings.Builder
 		cmd.Stdout = &out
 		if err := cmd.Start(); err != nil {

@@ -2,13 +2,10 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -286,31 +283,6 @@ func openPTY() (int, error) {
 		return 0, err
 	}
 	return unix.IoctlGetInt(fd, unix.TIOCGPTN)
-}
-
-// forkCgroups has children from its first moment on, and looks then whether all were born where it is itself.
-func forkCgroups(args []string) (string, error) {
-	seen := map[string]bool{}
-	for range number(args[0]) {
-		out, err := exec.Command("/proc/self/exe", "own-cgroup").Output()
-		if err != nil {
-			return "", err
-		}
-		seen[strings.TrimSpace(string(out))] = true
-	}
-	own, err := ownCgroup(nil)
-	if err != nil {
-		return "", err
-	}
-	if !seen[own] || len(seen) > 1 || strings.Contains(own, "..") {
-		return fmt.Sprintf("%q beside %q", slices.Sorted(maps.Keys(seen)), own), nil
-	}
-	return "one", nil
-}
-
-func ownCgroup([]string) (string, error) {
-	b, err := os.ReadFile("/proc/self/cgroup")
-	return strings.TrimSpace(string(b)), err
 }
 
 // overwriteExe holds what the processes around it execute, and tries for ever to open it for writing: what is executed cannot be,

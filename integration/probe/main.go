@@ -180,8 +180,6 @@ var attempts = map[string]attempt{
 	// Programs and groups.
 	"overwrite-exe":    overwriteExe,
 	"execute-memfd":    executeMemfd,
-	"fork-cgroups":     forkCgroups,
-	"own-cgroup":       ownCgroup,
 	"send-descriptors": sendDescriptors,
 	"take-descriptors": takeDescriptors,
 
