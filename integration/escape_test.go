@@ -263,6 +263,7 @@ func TestEscapes(t *testing.T) {
 		Workdir: "/work",
 	}}})
 	session := settled(t, r, err).SessionID
+	k := newCanaries(t, d)
 
 	for _, r := range rows {
 		t.Run(r.id+" "+strings.ReplaceAll(r.attempt, "/", "∕"), func(t *testing.T) {
@@ -271,11 +272,13 @@ func TestEscapes(t *testing.T) {
 			if got := printed(settled(t, x, err)); !r.inside.ok(got) {
 				t.Errorf("inside: %q, want %s", got, r.inside.text)
 			}
+			k.unchanged(t)
 			if got := p.outside(t, r.attempt, r.control); !r.outside.ok(got) {
 				t.Errorf("negative control (%s): %q, want %s: this row proves nothing here", r.control.name, got, r.outside.text)
 			}
 		})
 	}
+	k.unchanged(t)
 	if left := p.privileged(); len(left) > 0 {
 		t.Errorf("left in the caller's directory: %v", left)
 	}

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/testbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
@@ -274,10 +277,17 @@ func (s *siege) want(what, got string, wanted ...string) {
 
 // canaries are what nobody inside may touch, read or see.
 type canaries struct {
+	all      []canary
 	file     string
 	accepted atomic.Int64 // connections to our listeners
 	tcp      net.Listener
-	before   map[string]string
+}
+
+// canary is something of the host's that tells when somebody has been at it.
+type canary struct {
+	name string
+	look func() string
+	was  string
 }
 
 // watched are settings of the host that an escape likes to write.
@@ -292,11 +302,25 @@ func newCanaries(t *testing.T, d *testbox.Daemon) *canaries {
 	if err := os.WriteFile(k.file, []byte("canary"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	for _, path := range append(slices.Clone(watched), k.file) {
+		k.add(path, func() string { return digest(path) })
+	}
+	// That nobody has written to a program it says itself in no time, unless its times were set back; in the end it is read.
+	for _, name := range []string{"stockade", "stockaded", "stockade-run", "stockade-init", "stockade-relay"} {
+		path := filepath.Join(d.Bin, name)
+		k.add(path, func() string { return inode(path) })
+		was := digest(path)
+		t.Cleanup(func() {
+			if is := digest(path); is != was {
+				t.Errorf("canary %s was %s, and is %s", path, was, is)
+			}
+		})
+	}
 	var err error
 	if k.tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	abstract, err := net.Listen("unix", fmt.Sprintf("@stockade-threats-%d", os.Getpid()))
+	abstract, err := net.Listen("unix", fmt.Sprintf("@stockade-%s-%d", t.Name(), os.Getpid()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,23 +337,82 @@ func newCanaries(t *testing.T, d *testbox.Daemon) *canaries {
 			}
 		}()
 	}
-	watched := slices.Clone(watched)
-	for _, name := range []string{"stockade", "stockaded", "stockade-run", "stockade-init"} {
-		watched = append(watched, filepath.Join(d.Bin, name))
+	node := filepath.Join(filepath.Dir(k.file), "device")
+	if err := unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
+		t.Fatal(err)
 	}
-	k.before = map[string]string{}
-	for _, path := range append(watched, k.file) {
-		k.before[path] = digest(path)
-	}
+	k.add("device node", func() string { return inode(node) })
+	k.terminal(t)
+	k.key(t)
+	k.segment(t)
 	return k
+}
+
+func (k *canaries) add(name string, look func() string) {
+	k.all = append(k.all, canary{name, look, look()})
+}
+
+// terminal is one to which nobody writes, and into which nobody types: what is typed is echoed.
+func (k *canaries) terminal(t *testing.T) {
+	t.Helper()
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(master) })
+	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	peer, err := unix.IoctlRetInt(master, unix.TIOCGPTPEER)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(peer) })
+	k.add("terminal", func() string {
+		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(master), Events: unix.POLLIN}}, 0)
+		modes, merr := unix.IoctlGetTermios(peer, unix.TCGETS)
+		size, serr := unix.IoctlGetWinsize(peer, unix.TIOCGWINSZ)
+		return fmt.Sprintf("%d to read, %+v, %+v, %v", ready, modes, size, errors.Join(err, merr, serr))
+	})
+}
+
+// key is one in the keyring of our user.
+func (k *canaries) key(t *testing.T) {
+	t.Helper()
+	key, err := unix.AddKey("user", fmt.Sprintf("stockade-%s-%d", t.Name(), os.Getpid()), []byte("canary"), unix.KEY_SPEC_USER_KEYRING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.KeyctlInt(unix.KEYCTL_UNLINK, key, unix.KEY_SPEC_USER_KEYRING, 0, 0) })
+	k.add("key", func() string {
+		is, err := unix.KeyctlString(unix.KEYCTL_DESCRIBE, key)
+		buf := make([]byte, 16)
+		n, rerr := unix.KeyctlBuffer(unix.KEYCTL_READ, key, buf, 0) // where our keyring is not that of our session, it is not to be read
+		return fmt.Sprintf("%s, %v, %q, %v", is, err, buf[:max(0, min(n, len(buf)))], rerr)
+	})
+}
+
+// segment is shared memory that nobody attaches: the kernel notes who was the last to do so, and when.
+func (k *canaries) segment(t *testing.T) {
+	t.Helper()
+	id, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
+	k.add("shared memory", func() string {
+		var desc unix.SysvShmDesc
+		_, err := unix.SysvShmCtl(id, unix.IPC_STAT, &desc)
+		return fmt.Sprintf("%+v, %v", desc, err)
+	})
 }
 
 // unchanged fails a test that finds a canary touched.
 func (k *canaries) unchanged(t *testing.T) {
 	t.Helper()
-	for path, was := range k.before {
-		if is := digest(path); is != was {
-			t.Errorf("canary %s was %s, and is %s", path, was, is)
+	for _, c := range k.all {
+		if is := c.look(); is != c.was {
+			t.Errorf("canary %s was %s, and is %s", c.name, c.was, is)
 		}
 	}
 	if n := k.accepted.Swap(0); n > 0 {
@@ -348,6 +431,15 @@ func digest(path string) string {
 		seen += fmt.Sprintf(" %v %v", info.Mode(), info.ModTime())
 	}
 	return seen
+}
+
+// inode is what the kernel says of a file that was not read.
+func inode(path string) string {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("inode %d of %d, mode %o, device %d, %d bytes, changed %v %v", st.Ino, st.Dev, st.Mode, st.Rdev, st.Size, st.Mtim, st.Ctim)
 }
 
 // threats are the attacks that are not one line of the escape table.
