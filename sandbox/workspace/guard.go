@@ -96,7 +96,8 @@ func Protect(tree *os.File, p Protection) (guarded *os.File, guards Guards, err 
 	if err != nil {
 		return nil, nil, err
 	}
-	undo.Add(func() { guarded.Close() })
+	made := guarded // which a return of nil leaves as it is
+	undo.Add(func() { made.Close() })
 	for _, g := range plan {
 		mount, err := g.verify(guarded)
 		if err != nil {
