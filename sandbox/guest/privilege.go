@@ -80,8 +80,12 @@ func raiseAmbient(caps uint64) error {
 // eachCapability calls do for every capability of this kernel.
 func eachCapability(do func(c uintptr, bit uint64) error) error {
 	for c := uintptr(0); c < 64; c++ {
-		if _, err := inBounds(c); err != nil { // EINVAL: past the last
+		switch _, err := inBounds(c); err {
+		case nil:
+		case syscall.EINVAL: // past the last
 			return nil
+		default:
+			return err
 		}
 		if err := do(c, 1<<c); err != nil {
 			return err
