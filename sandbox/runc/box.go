@@ -77,7 +77,11 @@ func startBox(spec *specs.Spec, stateDir, id, group string, files []*os.File) (_
 	}
 	b.process = process
 	building.RLock()
-	err = b.container.Start(process)
+	if err = b.container.Start(process); err == nil {
+		if b.pid, err = process.Pid(); err == nil {
+			inits.Store(b.pid, nil)
+		}
+	}
 	building.RUnlock()
 	if err != nil {
 		reapStrays()
@@ -87,9 +91,6 @@ func startBox(spec *specs.Spec, stateDir, id, group string, files []*os.File) (_
 		b.container = nil
 		runtime.GC()
 		return nil, fmt.Errorf("start container: %w", err)
-	}
-	if b.pid, err = process.Pid(); err != nil {
-		return nil, fmt.Errorf("bug: started container without init: %w", err)
 	}
 	return b, nil
 }
@@ -240,6 +241,7 @@ func (b *box) kill() {
 	b.ended = true
 	b.mu.Unlock()
 	_ = b.process.Signal(os.Kill)
+	inits.Delete(b.pid) // after the signal, which was for this one
 	_, _ = b.process.Wait()
 	_ = os.RemoveAll(b.dir)
 }
