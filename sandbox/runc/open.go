@@ -2,6 +2,7 @@ package runc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -30,6 +31,9 @@ func (r *Runner) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Enforced,
 	for _, step := range steps {
 		begin := time.Now()
 		if err := step.do(o); err != nil {
+			if errors.Is(err, errEnded) { // there has been no session yet
+				err = sandbox.Errorf(sandbox.CodeInternal, "%s: init has ended", step.name)
+			}
 			return sandbox.Enforced{}, err
 		}
 		timings = append(timings, sandbox.Timing{Step: step.name, Took: time.Since(begin)})
