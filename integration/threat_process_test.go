@@ -187,7 +187,7 @@ func copyAndExecute(s *siege) {
 	session := s.session(func(o *api.SessionOpen) { o.Limits.PIDs = 512 })
 	n := rounds(s.T)
 	const side = 8
-	each := (rounds(s.T) + side - 1) / side
+	each := (n + side - 1) / side
 	errs := make(chan string, side)
 	for i := range side {
 		go func() {
