@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -186,6 +187,7 @@ var rows = slices.Concat([]row{
 	{"T047 T048 T049 T032", "keyctl", denied, is("ok"), unfiltered},
 	{"T047 T048 T049 T032", "add-key", denied, is("ok"), unfiltered},
 	{"T047 T048 T049 T032", "io-uring", denied, is("ok"), unfiltered},
+	{"T047 T048 T049 T032", "io-uring-open $HOSTFILE", denied, is("ok"), unfiltered}, // past a filter that refuses to open
 	{"T047 T048 T049 T032", "userfaultfd", denied, is("ok"), unfiltered},
 	{"T047 T048 T049 T032", "name-to-handle /", denied, is("ok"), unfiltered},
 	{"T047 T048 T049 T032", "bpf", denied, is("ok"), apart},
@@ -196,12 +198,18 @@ var rows = slices.Concat([]row{
 	{"T047 T048 T049 T032", "socket vsock", is("EPERM", "EACCES", "EAFNOSUPPORT"), is("ok"), unfiltered},
 	{"T047 T048 T049 T032", "socket packet", is("EPERM", "EACCES", "EAFNOSUPPORT"), is("ok"), capable},
 	{"T047 T048 T049 T032", "socket xdp", is("EPERM", "EACCES", "EAFNOSUPPORT"), is("ok"), capable},
+	{"T047 T048 T049 T032", "socket netlink", is("EAFNOSUPPORT"), is("ok"), unfiltered},             // netfilter's
+	{"T047 T048 T049 T032", "socket alg", is("EAFNOSUPPORT"), is("ok", "EAFNOSUPPORT"), unfiltered}, // a kernel may be without: sandbox/seccomp TestFamilies
+	{"T047 T048 T049 T032", "socket key", is("EAFNOSUPPORT"), is("ok", "EAFNOSUPPORT"), capable},    // likewise
 	{"T047 T048 T049 T032", "socket raw", is("EPERM", "EACCES", "EAFNOSUPPORT"), is("ok"), capable},
 
 	// What listens on the host, what it shares (T030, T031, T033). Protection: network and IPC namespaces.
 	{"T030 T031 T033", "connect-tcp $TCP", is("ECONNREFUSED", "ENETUNREACH"), is("ok"), plain},
 	{"T030 T031 T033", "connect-abstract $ABSTRACT", is("ECONNREFUSED"), is("ok"), plain},
 	{"T030 T031 T033", "shm $SHMKEY", is("ENOENT", "EPERM", "ENOSYS"), is("ok"), plain},
+	{"T030 T031 T033", "sem $SHMKEY", is("ENOENT", "EPERM", "ENOSYS"), is("ok"), plain},
+	{"T030 T031 T033", "msg $SHMKEY", is("ENOENT", "EPERM", "ENOSYS"), is("ok"), plain},
+	{"T030 T031 T033", "mq $MQ", is("ENOENT", "EACCES", "EPERM", "ENOSYS"), is("ok"), plain},
 	{"T030 T031 T033", "interfaces", is("lo"), not("lo"), plain},
 
 	// Kernel files (T017, T018, T019). Protection: read-only, masked, or not there.
@@ -361,9 +369,32 @@ func newPlaces(t *testing.T, socket, sibling string) *places {
 	}
 	t.Cleanup(func() { unix.SysvShmCtl(shm, unix.IPC_RMID, nil) })
 
+	sem, _, errno := unix.Syscall(unix.SYS_SEMGET, uintptr(key), 1, unix.IPC_CREAT|0o600)
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	t.Cleanup(func() { unix.Syscall(unix.SYS_SEMCTL, sem, 0, unix.IPC_RMID) })
+	msg, _, errno := unix.Syscall(unix.SYS_MSGGET, uintptr(key), unix.IPC_CREAT|0o600, 0)
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	t.Cleanup(func() { unix.Syscall(unix.SYS_MSGCTL, msg, unix.IPC_RMID, 0) })
+	queue, err := unix.BytePtrFromString(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mq, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(queue)), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600, 0, 0, 0)
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	t.Cleanup(func() {
+		unix.Close(int(mq))
+		unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(queue)), 0, 0)
+	})
+
 	p.out = map[string]string{
 		"$HOSTFILE": file, "$SOCKET": socket, "$TMP": filepath.Join(base, "tmp"), "$WORK": p.work, "$CGROUP": group,
-		"$TCP": tcp.Addr().String(), "$ABSTRACT": name, "$SHMKEY": fmt.Sprint(key), "$PROBES": p.probes,
+		"$TCP": tcp.Addr().String(), "$ABSTRACT": name, "$SHMKEY": fmt.Sprint(key), "$MQ": name, "$PROBES": p.probes,
 		"$UNIFIED": unified(t), "$SIBLING": sibling,
 	}
 	canary := p.victim(t)

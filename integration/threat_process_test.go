@@ -50,6 +50,7 @@ func killAll(s *siege) {
 		}
 		s.want(way+" to init", s.probe(session, "aim", way, "1"), answer)
 	}
+	s.want("a signal at the end of a parent", s.probe(session, "pdeathsig"), "terminated")
 	s.want("another session", shellAnswer(s, other.SessionID, "id -u"), "1000")
 	s.works(session)
 	if !s.d.Running() || s.d.PID() != begin {
@@ -63,6 +64,7 @@ func killedAlone(s *siege) {
 	for _, way := range senders {
 		s.want("control: "+way, s.alone(`exec 2>/dev/null; sleep 100 & "$1" aim "$2" $!; wait $!; echo "$?"`, way), "ok\n143")
 	}
+	s.want("control: a signal at the end of a parent", onHost(s, "pdeathsig"), "terminated")
 }
 
 // sentDescriptors: a session does not come to say anything at the daemon's socket, so no descriptor arrives there; a caller of

@@ -844,15 +844,18 @@ func devicesOfTheHost(s *siege) {
 
 // leaving leaves something in each place that sessions could share; finding looks for it, a line for each place.
 const (
-	leaving = `for f in /dev/shm/canary /tmp/canary /home/sandbox/canary; do echo canary >$f; done; /mnt/probe/probe shm-make 1545`
-	finding = `for f in /dev/shm/canary /tmp/canary /home/sandbox/canary; do /mnt/probe/probe read $f; done; /mnt/probe/probe shm 1545`
+	leaving = `for f in /dev/shm/canary /tmp/canary /home/sandbox/canary; do echo canary >$f; done; for k in shm sem msg; do /mnt/probe/probe $k-make 1545; done`
+	finding = `for f in /dev/shm/canary /tmp/canary /home/sandbox/canary; do /mnt/probe/probe read $f; done; for k in shm sem msg; do /mnt/probe/probe $k 1545; done`
 )
 
-// apartFromOthers: nothing of one session is in another, nor in one that is opened when it has ended.
+// apartFromOthers: nothing of one session is in another, nor in one that is opened when it has ended. A message queue of POSIX's and a
+// host name can be left in none.
 func apartFromOthers(s *siege) {
 	first, second := s.session(nil), s.session(nil)
-	s.want("left", shellAnswer(s, first, leaving), "ok")
-	const nothing = "ENOENT\nENOENT\nENOENT\nENOENT"
+	s.want("left", shellAnswer(s, first, leaving), "ok\nok\nok")
+	s.want("a message queue", s.probe(first, "mq-make", "canary"), "EACCES", "EPERM", "ENOSYS")
+	s.want("a host name", s.probe(first, "sethostname", "canary"), "EPERM")
+	const nothing = "ENOENT\nENOENT\nENOENT\nENOENT\nENOENT\nENOENT"
 	s.want("in another session", shellAnswer(s, second, finding), nothing)
 	s.close(first)
 	s.want("in a later one", shellAnswer(s, s.session(nil), finding), nothing)
@@ -861,8 +864,10 @@ func apartFromOthers(s *siege) {
 // together: in one session it is found.
 func together(s *siege) {
 	session := s.session(nil)
-	s.want("control: left", shellAnswer(s, session, leaving), "ok")
-	s.want("control: found", shellAnswer(s, session, finding), "ok\nok\nok\nok")
+	s.want("control: left", shellAnswer(s, session, leaving), "ok\nok\nok")
+	s.want("control: found", shellAnswer(s, session, finding), "ok\nok\nok\nok\nok\nok")
+	s.want("control: a message queue", s.outside(apart, "mq-make", "canary"), "ok")
+	s.want("control: a host name", s.outside(apart, "sethostname", "canary"), "ok")
 }
 
 // loadedLibraries (CVE-2019-14271): a root has its own ld.so.preload and name service; who loads them runs inside, or not at all.

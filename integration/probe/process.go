@@ -291,3 +291,23 @@ var ways = map[string]func(pid int) error{
 		return err
 	},
 }
+
+// pdeathsig has a child that asks for a signal at the end of its parent, which is a thread of ours, and tells what the child ended of.
+func pdeathsig([]string) (string, error) {
+	cmd := exec.Command("/proc/self/exe", "sleep")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
+	began := make(chan error)
+	runtime.LockOSThread() // the main thread, which does not end
+	go func() {
+		runtime.LockOSThread() // and never unlocked: it ends with us
+		began <- cmd.Start()
+	}()
+	if err := <-began; err != nil {
+		return "", err
+	}
+	var ended *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &ended) {
+		return "", err
+	}
+	return ended.Sys().(syscall.WaitStatus).Signal().String(), nil
+}
