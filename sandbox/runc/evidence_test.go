@@ -311,3 +311,22 @@ func TestMeddled(t *testing.T) {
 		})
 	}
 }
+
+// Uid 0 of a session may have capabilities that the kernel takes out of the effective set with the fsuid 0: init's spawner shows it,
+// with them, and executions have them.
+func TestEvidenceOfUIDZero(t *testing.T) {
+	r := newRunner(t)
+	r.options.Ceiling.UIDs, r.options.Ceiling.Capabilities = [2]uint32{0, 65534}, []string{"CAP_CHOWN"}
+	spec := hostSpec("zero")
+	spec.Identity = sandbox.Identity{Capabilities: []string{"CAP_CHOWN"}}
+	e := open(t, r, spec)
+	defer closeSession(t, r, spec.Session)
+	if e.Capabilities != 1<<unix.CAP_CHOWN {
+		t.Errorf("capabilities %#x", e.Capabilities)
+	}
+	for range 2 {
+		if o := shell(t, r, spec.Session, "touch /tmp/x; chown 5:5 /tmp/x; stat -c %u /tmp/x; id -u"); o.stdout != "5\n0\n" {
+			t.Errorf("%q %q", o.stdout, o.stderr)
+		}
+	}
+}
