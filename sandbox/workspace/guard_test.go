@@ -661,21 +661,27 @@ func TestSwappedParents(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "other")); err != nil {
 		t.Fatal(err)
 	}
-	b := newBox(t, dir, nil)
-	b.act(t, func(at func(string) string) error {
-		return must(os.WriteFile(at("dir/sub/file"), []byte("new"), 0), os.Remove(at("dir/sub/gone")), os.RemoveAll(at("dir/sub/tree")), os.Mkdir(at("dir/sub/tree"), 0o755),
-			os.WriteFile(at("dir/sub/tree/y"), nil, 0o644), os.Symlink("x", at("dir/sub/link")))
-	})
+	real, link := filepath.Join(dir, "dir"), filepath.Join(dir, "other")
 	p := placeholders(t, filepath.Join(t.TempDir(), "placeholders"))
-	stop := swapping(filepath.Join(dir, "dir"), filepath.Join(dir, "other"))
-	defer stop()
-	n, refused := rounds(t), 0
-	for range n {
+	n, conflicts, refused := 0, 0, 0
+	for least, end := rounds(t), time.Now().Add(patience); n < least || (conflicts == 0 || conflicts == n || refused == 0 || refused == n) && time.Now().Before(end); n++ {
+		// There is something to be committed each time: what was is put back, by nobody's overlay.
+		err := must(os.WriteFile(filepath.Join(real, "sub/file"), []byte("old"), 0), os.WriteFile(filepath.Join(real, "sub/gone"), []byte("g"), 0o644), os.RemoveAll(filepath.Join(real, "sub/link")),
+			os.Chown(filepath.Join(real, "sub/gone"), int(owner.UID), int(owner.GID)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := newBox(t, dir, nil)
+		b.act(t, func(at func(string) string) error {
+			return must(os.WriteFile(at("dir/sub/file"), []byte("new"), 0), os.Remove(at("dir/sub/gone")), os.RemoveAll(at("dir/sub/tree")), os.Mkdir(at("dir/sub/tree"), 0o755),
+				os.WriteFile(at("dir/sub/tree/y"), nil, 0o644), os.Symlink("x", at("dir/sub/link")))
+		})
+		stop := swapping(real, link)
 		if _, err := b.Commit(t.Context(), owner.caller(), b.source, nil, unnoted); err != nil {
 			if codeOf(err) != sandbox.CodeConflict {
 				t.Fatal(err)
 			}
-			refused++
+			conflicts++
 		}
 		tree := detached(t, dir, false)
 		guarded, guards, err := Protect(tree, Protection{Paths: []string{"dir/sub/file", "dir/sub/missing/x"}, Owner: owner, Place: mnt,
@@ -690,8 +696,20 @@ func TestSwappedParents(t *testing.T) {
 		default:
 			t.Fatal(err)
 		}
+		stop()
+		b.close()
 		_ = p.Release("s")
+		if st, err := os.Lstat(real); err != nil {
+			t.Fatal(err)
+		} else if !st.IsDir() {
+			if err := unix.Renameat2(unix.AT_FDCWD, real, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	t.Logf("%d rounds, %d refused", n, refused)
+	t.Logf("%d rounds, %d conflicts, %d not protected", n, conflicts, refused)
+	if conflicts == 0 || conflicts == n || refused == 0 || refused == n {
+		t.Error("the race did not meet")
+	}
 	equal(t, "outside", content(t, outside), canary)
 }

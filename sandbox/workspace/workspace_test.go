@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,6 +48,9 @@ func needRoot(t testing.TB) {
 	}
 	t.Skip("needs root: it mounts")
 }
+
+// patience is for what has to happen once, on a machine that others have.
+const patience = 2 * time.Minute
 
 // rounds is how many rounds of a race are run.
 func rounds(t *testing.T) int {
@@ -155,8 +159,15 @@ func newBox(t testing.TB, dir string, change func(*Options)) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { mounted.Close(); space.Close() })
-	return &box{space, mounted, dir, openDir(t, dir)}
+	b := &box{space, mounted, dir, openDir(t, dir)}
+	t.Cleanup(b.close)
+	return b
+}
+
+func (b *box) close() {
+	b.Mounted.Close()
+	b.Space.Close()
+	b.source.Close()
 }
 
 // act does something inside: with the overlay at mnt, as the session's identity.
