@@ -274,7 +274,7 @@ func TestInitCannotBeTouchedMeanwhile(t *testing.T) {
 	if _, err := fmt.Sscanf(said, "met\n%d rounds, %d refused, %d read", &rounds, &refused, &read); err != nil || refused == 0 || read > 0 {
 		t.Errorf("%q, %v", said, err)
 	}
-	t.Logf("%d executions, %d rounds of attacks, %d executions met on their way", executions, rounds, refused)
+	t.Logf("%d executions, %d rounds of attacks, %d looks at who was on his way in", executions, rounds, refused)
 
 	careless := b.begin(command(bin+"/attacker", "attack", "careless", ""))
 	attacker = b.begin(command(bin+"/attacker", "attack", "again-from", careless.line()))

@@ -661,13 +661,13 @@ func TestSwappedParents(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "other")); err != nil {
 		t.Fatal(err)
 	}
-	real, link := filepath.Join(dir, "dir"), filepath.Join(dir, "other")
+	parent, link := filepath.Join(dir, "dir"), filepath.Join(dir, "other")
 	p := placeholders(t, filepath.Join(t.TempDir(), "placeholders"))
 	n, conflicts, refused := 0, 0, 0
 	for least, end := rounds(t), time.Now().Add(patience); n < least || (conflicts == 0 || conflicts == n || refused == 0 || refused == n) && time.Now().Before(end); n++ {
 		// There is something to be committed each time: what was is put back, by nobody's overlay.
-		err := must(os.WriteFile(filepath.Join(real, "sub/file"), []byte("old"), 0), os.WriteFile(filepath.Join(real, "sub/gone"), []byte("g"), 0o644), os.RemoveAll(filepath.Join(real, "sub/link")),
-			os.Chown(filepath.Join(real, "sub/gone"), int(owner.UID), int(owner.GID)))
+		err := must(os.WriteFile(filepath.Join(parent, "sub/file"), []byte("old"), 0), os.WriteFile(filepath.Join(parent, "sub/gone"), []byte("g"), 0o644), os.RemoveAll(filepath.Join(parent, "sub/link")),
+			os.Chown(filepath.Join(parent, "sub/gone"), int(owner.UID), int(owner.GID)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -676,7 +676,7 @@ func TestSwappedParents(t *testing.T) {
 			return must(os.WriteFile(at("dir/sub/file"), []byte("new"), 0), os.Remove(at("dir/sub/gone")), os.RemoveAll(at("dir/sub/tree")), os.Mkdir(at("dir/sub/tree"), 0o755),
 				os.WriteFile(at("dir/sub/tree/y"), nil, 0o644), os.Symlink("x", at("dir/sub/link")))
 		})
-		stop := swapping(real, link)
+		stop := swapping(parent, link)
 		if _, err := b.Commit(t.Context(), owner.caller(), b.source, nil, unnoted); err != nil {
 			if codeOf(err) != sandbox.CodeConflict {
 				t.Fatal(err)
@@ -699,10 +699,10 @@ func TestSwappedParents(t *testing.T) {
 		stop()
 		b.close()
 		_ = p.Release("s")
-		if st, err := os.Lstat(real); err != nil {
+		if st, err := os.Lstat(parent); err != nil {
 			t.Fatal(err)
 		} else if !st.IsDir() {
-			if err := unix.Renameat2(unix.AT_FDCWD, real, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE); err != nil {
+			if err := unix.Renameat2(unix.AT_FDCWD, parent, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE); err != nil {
 				t.Fatal(err)
 			}
 		}
