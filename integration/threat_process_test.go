@@ -187,9 +187,8 @@ const copyIn = `cp /bin/true "$1" && exec "$1"`
 // copyAndExecute: nobody in the runner or init holds a file of the session's open for writing while another command is cloned.
 func copyAndExecute(s *siege) {
 	session := s.session(func(o *api.SessionOpen) { o.Limits.PIDs = 512 })
-	n := rounds(s.T)
 	const side = 8
-	each := (n + side - 1) / side
+	each := (rounds(s.T) + side - 1) / side
 	errs := make(chan string, side)
 	for i := range side {
 		go func() {
