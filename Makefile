@@ -58,10 +58,10 @@ test-race: build               ## what races with what, 100,000 times, attacks o
 	STOCKADE_ROUNDS=$(ATTACKS) STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 3h -v -run '^TestThreats$$' ./integration
 	STOCKADE_ROUNDS=1000000 $(GO) test -count=1 -timeout 1h -v -run '^TestRaces$$' ./internal/filetool
 
-soak: build failpoints         ## kills, streams, short commands, decisions under hot reload and the torture of the journal, as long as they are meant to be
+soak: build failpoints         ## kills, every call of a set-up refused, streams, short commands, decisions under hot reload and the torture of the journal, as long as they are meant to be
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 6h -tags failpoint ./internal/journal ./internal/spool
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 1h -v -run '^TestHotReload$$' ./supervisor
-	STOCKADE_SOAK=1 STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12h -v -run 'Crashes|Streams|ShortCommands|ShellsMany|Python|TypeScript' ./integration/
+	STOCKADE_SOAK=1 STOCKADE_BIN=$(CURDIR)/$(BIN) bash scripts/delegated $(GO) test -count=1 -timeout 12h -v -run 'Crashes|Streams|ShortCommands|ShellsMany|SetupFaults|Python|TypeScript' ./integration/
 	STOCKADE_SOAK=1 $(GO) test -count=1 -timeout 2h ./internal/filetool
 
 policy: build                  ## the shipped Rego library, checked and tested by the engine that serves it

@@ -1,0 +1,460 @@
+package integration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/internal/testbox"
+	"github.com/stockade-dev/stockade/supervisor/api"
+)
+
+// setupCalls are the kinds of system calls that the building of a session consists of, and the error that each may really
+// have. Left out is what builds nothing or is never refused: calls of the Go runtime for its own sake (memory, signals, what a thread
+// waits for), questions without an error (getpid, umask, clock_gettime), what ends or removes something (close, kill, wait4, exit, unlinkat), what reads a
+// directory or a file that is open (those of /proc and of groups are refused where they are opened), and what goes through sockets and
+// pipes that are there already (read, recvmsg, sendmsg): they fail when the other end is gone, which is the matter of the tests of
+// crashes.
+var setupCalls = map[string]string{
+	"access": "EACCES", "bind": "EADDRINUSE", "bpf": "EPERM", "capget": "EPERM", "capset": "EPERM", "chdir": "EACCES", "clone": "EAGAIN", "clone3": "EAGAIN", "close_range": "EINVAL", "connect": "ENOENT",
+	"dup3": "EBUSY", "epoll_create1": "EMFILE", "eventfd2": "EMFILE", "execve": "EACCES", "faccessat": "EACCES", "faccessat2": "EACCES", "fchdir": "EACCES", "fchmodat": "EPERM", "fchown": "EPERM",
+	"fchownat": "EPERM", "fcntl": "EMFILE", "fsconfig": "EPERM", "fsmount": "EPERM", "fsopen": "EPERM", "fstat": "EIO", "fstatfs": "EIO", "getcwd": "ENOENT", "getrlimit": "EPERM",
+	"getsockname": "ENOBUFS", "ioctl": "ENOTTY", "keyctl": "EDQUOT", "landlock_add_rule": "EINVAL", "landlock_create_ruleset": "EOPNOTSUPP", "landlock_restrict_self": "E2BIG", "listen": "EADDRINUSE", "lseek": "ESPIPE",
+	"memfd_create": "EMFILE", "mkdirat": "ENOSPC", "mknodat": "ENOSPC", "mount": "EPERM", "mount_setattr": "EPERM", "move_mount": "EPERM", "newfstatat": "EIO", "open_tree": "EMFILE", "openat": "EMFILE",
+	"openat2": "EMFILE", "pidfd_open": "EMFILE", "pipe2": "EMFILE", "pivot_root": "EPERM", "prctl": "EPERM", "pread64": "EIO", "prlimit64": "EPERM", "readlinkat": "EIO", "recvfrom": "ENOBUFS", "renameat": "ENOSPC",
+	"seccomp": "EINVAL", "sendto": "ENOBUFS", "setfsgid": "EPERM", "setfsuid": "EPERM", "setgid": "EPERM", "setgroups": "EPERM", "sethostname": "EPERM", "setns": "EPERM", "setresgid": "EPERM", "setresuid": "EPERM",
+	"setrlimit": "EPERM", "setsid": "EPERM", "setsockopt": "ENOBUFS", "setuid": "EPERM", "socket": "EMFILE", "socketpair": "EMFILE", "statfs": "EIO", "statx": "EIO", "symlinkat": "ENOSPC", "umount2": "EBUSY",
+	"unshare": "ENOSPC", "write": "EIO",
+}
+
+// An excuse is for a call that may be refused to an open that works all the same.
+type excuse struct {
+	call   string // as strace writes it, a regular expression
+	k      int    // which call of the kind it is to its thread; 0 is any
+	reason string
+}
+
+func (e excuse) is(call string, k int) bool {
+	return regexp.MustCompile(`^\d+ +`+e.call).MatchString(call) && (e.k == 0 || e.k == k)
+}
+
+// madeUpFor are all of them. Whatever else is refused must make the open fail.
+var madeUpFor = []excuse{
+	{`access\("/etc/ld\.so\.preload"`, 0, "the dynamic linker asks whether there is one"},
+	{`capset\(.*inheritable=0\}`, 5, "init tries whether it can take back what it gave up, and is content with nothing else"},
+	{`chdir\("/"\)`, 2, "libcontainer tries before it becomes the user, and once more as the user"},
+	{`clone\(.*CLONE_THREAD`, 0, "the Go runtime tries twenty times to make a thread"},
+	{`clone3\(.*CLONE_THREAD`, 0, "likewise, by means of the C library"},
+	{`close_range\(.*CLOSE_RANGE_CLOEXEC`, 0, "libcontainer then takes descriptor by descriptor; init closes all but its socket, without that flag"},
+	{`faccessat\(.*"/proc/thread-self/"`, 0, "it is found below task then"},
+	{`faccessat2\(.*"uptime"`, 0, "whether a proc is one of processes only: it may be kept open then"},
+	{`mkdirat\(.*"/sys/fs/cgroup/s\d+"`, 0, "libcontainer tries to make a group where it can make none; see showGroups of sandbox/runc"},
+	{`fcntl\(.*F_SETFL, .*O_PATH`, 0, "the Go runtime; a descriptor with O_PATH has no such flag"},
+	{`mount\("/proc/thread-self/fd/\d+", "/proc/thread-self/fd/\d+", 0x\w+, MS_BIND, NULL`, 0, "libcontainer masks that directory with a tmpfs of its own then; what is masked is read back"},
+	{`fstatfs\(\d+</>`, 0, "libcontainer has another way to its proc, and looks at that, too"},
+	{`newfstatat\(AT_FDCWD</>, "/"`, 0, "libcontainer asks where it is: the kernel says it then"},
+	{`newfstatat\(.*"/proc/kcore"`, 0, "whether /dev/core gets its link"},
+	{`newfstatat\(.*"/proc/self/ns/user"`, 0, "libcontainer asks whether there are user namespaces, and nothing but ENOENT says no"},
+	{`newfstatat\(.*"/sys/fs/cgroup/[^"]*/s\d+"`, 0, "the group is made, which says whether it is there"},
+	{`openat\(AT_FDCWD</>, "(/sys/kernel/mm/transparent_hugepage/|/proc/self/(cgroup|mountinfo)")`, 0, "the Go runtime of init asks how large pages are, and how many processors it may use"},
+	{`pidfd_open\(`, 0, "the Go runtime goes by the process id, which is a child's that has not been reaped"},
+	{`prlimit64\(0, RLIMIT_NOFILE, NULL`, 0, "the Go runtime would like more descriptors for itself"},
+	{`prlimit64\(0, RLIMIT_STACK, NULL`, 0, "the C library has a size for the stacks of threads"},
+	{`prlimit64\(0, RLIMIT_MEMLOCK, \{rlim_cur=RLIM64_INFINITY`, 0, "BPF before Linux 5.11 needs it, and then fails"},
+	{`statx\(-9, "/"`, 0, "libcontainer then looks for no mounts over its own proc, over which a caller has none"},
+	{`readlinkat\(\d+</\d+/task/\d+/fd/\d+>, ""`, 0, "by what name libcontainer speaks of a file that it has opened"},
+	{`statx\(\d+</>, "", .*STATX_MNT_ID`, 0, "likewise, whether something lies over that proc: without an answer it does without the name"},
+	{`seccomp\(SECCOMP_(SET_MODE_FILTER, \w+, NULL|GET_ACTION_AVAIL|GET_NOTIF_SIZES)`, 0, "libseccomp asks what the kernel has, where no filter is made with it"},
+	{`seccomp\(.*WAIT_KILLABLE_RECV`, 0, "init installs the filter without that flag, of Linux 5.19"},
+}
+
+// setupCodes are the errors that a failed open may have. They say which step it was; that nobody has waited for it, or that the runner
+// is gone, would say nothing.
+var setupCodes = []api.Code{"runner_failed", "not_enforced", "spawn_failed", "mount_source", "mount_target", "invalid_workdir", "network_failed", "protected_path", "unsupported_by_host"}
+
+// TestSetupFaults has the kernel refuse the first, the second, … call of every kind that the building of a session consists of, until
+// none is reached any more (T036, T077). Whatever is refused: the open says so, nothing ran, nothing is left, and the next open works; or the call
+// stands in madeUpFor. It is strace that refuses, from outside, and that says what it has refused. It counts by thread: what is refused is the kth call of
+// every thread of the runner, of libcontainer's processes and of init, as long as they get that far: what comes later in one of them may stand in the
+// shadow of another. A run of `make test` takes the first of every kind, and one more of half of them; STOCKADE_SOAK=1 takes all. Controls: an open of which nothing is refused
+// works, after each that failed; and a call that was refused to an open that worked is seen.
+func TestSetupFaults(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("strace"); err != nil {
+		skip(t, "needs strace, which refuses the calls")
+	}
+	t.Run("a plain session", func(t *testing.T) {
+		f := &faults{T: t, d: start(t, "--runner-binary", withoutStock(t))}
+		f.control()
+		f.campaign(1)
+	})
+	t.Run("overlay, protected paths and network", func(t *testing.T) {
+		d, _ := startOutside(t, "--runner-binary", withoutStock(t))
+		f := &faults{T: t, d: d, local: api.Local{NetworkMode: "egress", Mounts: []api.Mount{
+			{HostPath: shared(t), GuestPath: "/data/over", Mode: "overlay", Bytes: 1 << 20},
+			{HostPath: shared(t), GuestPath: "/data/mine", Mode: "rw"},
+		}}}
+		f.campaign(5) // most is the same
+	})
+}
+
+// withoutStock is a runner that makes for each open all that it needs, nothing ahead: what is refused to it is refused to the open.
+func withoutStock(t *testing.T) string {
+	script := filepath.Join(shared(t), "stockade-run")
+	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nexec %s/stockade-run \"$@\" --stock 0\n", bin), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return script
+}
+
+// faults are those of the set-up of one kind of session.
+type faults struct {
+	*testing.T
+	d     *testbox.Daemon
+	local api.Local // what is asked for
+
+	before testbox.Residue // what is held between two attempts
+}
+
+// campaign refuses calls of every kind, or where not everything is to be shown, of one kind in so many.
+func (f *faults) campaign(oneIn int) {
+	f.works("at first") // and the id mappings of its mounts are there: they are made by means of ptrace, which a process has one user of
+	f.settle()
+	most := f.counted()
+	f.Logf("calls of a thread at the most: %v", most)
+	kinds, refused, failed, begin := 0, 0, 0, time.Now()
+	for _, call := range slices.SortedFunc(maps.Keys(most), func(a, b string) int { return cmp.Or(cmp.Compare(most[a], most[b]), cmp.Compare(a, b)) }) {
+		ks := turns(most[call], oneIn)
+		if len(ks) == 0 {
+			continue
+		}
+		f.Run(call, func(t *testing.T) {
+			f, whole := &faults{T: t, d: f.d, local: f.local, before: f.before}, f
+			defer func() { whole.before = f.before }()
+			kinds++
+			for _, k := range ks {
+				a := f.refuse(call, k)
+				if len(a.refused) > 0 {
+					refused++
+					if !a.opened() {
+						failed++
+					}
+				}
+				if len(a.refused) == 0 && k > most[call] {
+					break // none is reached any more
+				}
+			}
+		})
+	}
+	f.Logf("%d kinds of calls, %d times refused, %d times the open failed, %v", kinds, refused, failed, time.Since(begin).Round(time.Second))
+}
+
+// frequent is how many calls a thread may make of a kind of which one is drawn: of the others (questions about descriptors, mostly), there
+// are hundreds, and STOCKADE_SOAK=1 has them.
+const frequent = 100
+
+// turns are which calls of a kind are to be refused, of which a thread makes so many at the most.
+func turns(most, oneIn int) (ks []int) {
+	switch {
+	case os.Getenv("STOCKADE_SOAK") == "1":
+		for k := 1; k <= 2*most+100; k++ { // it may make more now
+			ks = append(ks, k)
+		}
+	case os.Getenv("STOCKADE_MACHINE") != "": // where an open takes seconds
+		if rand.IntN(3*oneIn) == 0 {
+			ks = []int{1}
+		}
+	case rand.IntN(oneIn) == 0:
+		ks = []int{1}
+		if oneIn == 1 && most > 1 && most <= frequent && rand.IntN(2) == 0 {
+			ks = append(ks, 2+rand.IntN(most-1))
+		}
+	}
+	return ks
+}
+
+// settle takes down what is held between two attempts.
+func (f *faults) settle() {
+	f.Helper()
+	var err error
+	if f.before, err = f.d.Used(f.Context(), func(context.Context) error { return f.open() }); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// attempt is an open during which calls were refused.
+type attempt struct {
+	k       int
+	refused []string // as strace tells it
+	receipt *api.Receipt
+	err     error
+}
+
+func (a *attempt) opened() bool { return a.err == nil && a.receipt.Outcome == api.OutcomeOK }
+
+func (a *attempt) text() string {
+	if a.err != nil {
+		return a.err.Error()
+	}
+	return fmt.Sprint(a.receipt.Outcome, " ", a.receipt.ErrorCode, " ", a.receipt.ErrorMessage)
+}
+
+// wrong says what must not be, if anything.
+func (a *attempt) wrong(excuses []excuse) string {
+	if a.err != nil {
+		return fmt.Sprintf("no receipt: %v, after %q", a.err, a.refused)
+	}
+	if a.opened() {
+		for _, call := range a.refused {
+			if !slices.ContainsFunc(excuses, func(e excuse) bool { return e.is(call, a.k) }) {
+				return "opened, without " + call
+			}
+		}
+		return ""
+	}
+	r := a.receipt
+	switch {
+	case len(a.refused) == 0:
+		return "failed, and nothing was refused: " + a.text()
+	case r.Outcome == api.OutcomeDenied && r.ErrorCode == "mount_host_path_not_allowed": // what cannot be looked up, nobody may mount
+	case r.Outcome != api.OutcomeFaulted || !slices.Contains(setupCodes, r.ErrorCode) || r.ErrorMessage == "":
+		return fmt.Sprintf("the receipt says %s, after %q", a.text(), a.refused)
+	case r.SessionID != "" || r.Payload.Open == nil || r.Payload.Open.SessionID != "" || r.Payload.Open.Enforced != nil:
+		return fmt.Sprintf("a failed open has session %q, %+v", r.SessionID, r.Payload.Open)
+	}
+	return ""
+}
+
+// refuse refuses the kth call of a kind to every thread, and sees what comes of it.
+func (f *faults) refuse(call string, k int) *attempt {
+	f.Helper()
+	what := fmt.Sprint(call, " ", k)
+	a := f.attempt(call, k)
+	for range 3 {
+		// The Go runtime ends a program that cannot wake its own poller: that was no attempt.
+		if !slices.ContainsFunc(a.refused, func(call string) bool { return strings.Contains(call, "[eventfd") }) || !f.d.Ended(2*time.Second) {
+			break
+		}
+		f.Logf("%s: the runner could not wake its poller", what)
+		f.d.Client().CloseIdle()
+		if err := f.d.Start(); err != nil {
+			f.Fatal(err)
+		}
+		f.settle()
+		a = f.attempt(call, k)
+	}
+	if strings.Contains(a.text(), "user namespace of an id mapping") { // another id range than before, and another mapping
+		f.rest(what, a)
+		a = f.attempt(call, k)
+	}
+	if testing.Verbose() {
+		f.Logf("%s: refused to %d threads, %.200s", what, len(a.refused), a.text())
+	}
+	if !f.d.Running() {
+		f.Fatalf("%s: the daemon has ended, after %q", what, a.refused)
+	}
+	if wrong := a.wrong(madeUpFor); wrong != "" {
+		f.Errorf("%s: %s", what, wrong)
+	}
+	f.rest(what, a)
+	return a
+}
+
+// attempt opens a session while the kth call of a kind is refused to every thread.
+func (f *faults) attempt(call string, k int) *attempt {
+	f.Helper()
+	a := &attempt{k: k}
+	told := f.strace(func() {
+		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
+		defer cancel()
+		a.receipt, a.err = f.d.Client().Open(ctx, f.ask())
+	}, "-e", "trace="+call, "-e", fmt.Sprintf("inject=%s:error=%s:when=%d", call, setupCalls[call], k))
+	for _, line := range told {
+		if strings.Contains(line, "(INJECTED)") {
+			a.refused = append(a.refused, line)
+		}
+	}
+	return a
+}
+
+func (f *faults) ask() api.SessionOpen {
+	return api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &f.local}, Degraded: degraded()}
+}
+
+// rest sees that nothing of an attempt is left: no session, no process of one, nothing else; and that the next open works.
+func (f *faults) rest(what string, a *attempt) {
+	f.Helper()
+	if a.opened() {
+		if err := f.close(a.receipt); err != nil {
+			f.Errorf("%s: %v", what, err)
+		}
+	}
+	if some, err := live(f.Context(), f.d); err != nil || len(some) > 0 {
+		f.Errorf("%s: sessions %+v, %v", what, some, err)
+	}
+	if ran := testbox.Executing(f.d.Instance()); len(ran) > 0 {
+		f.Errorf("%s: there run %q", what, ran)
+	}
+	f.d.Client().CloseIdle()
+	if left, err := f.d.Scope().Settle(f.before, testbox.SettleWithin); err != nil || len(left) > 0 {
+		f.Errorf("%s: left behind: %q, %v, after %q", what, left, err, a.refused)
+		f.settle() // it is told once
+	}
+	if !a.opened() {
+		f.works("after " + what)
+	}
+}
+
+// works is the control of every refusal.
+func (f *faults) works(when string) {
+	f.Helper()
+	if err := f.open(); err != nil {
+		f.Fatalf("%s: %v", when, err)
+	}
+}
+
+// open opens a session and closes it.
+func (f *faults) open() error {
+	ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
+	defer cancel()
+	r, err := f.d.Client().Open(ctx, f.ask())
+	if err := happened(r, err); err != nil {
+		return err
+	}
+	return f.close(r)
+}
+
+func (f *faults) close(r *api.Receipt) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return happened(f.d.Client().Close(ctx, api.SessionClose{SessionID: r.SessionID, Mode: "force"}))
+}
+
+// counted is how many calls of each kind one thread makes at the most, of those kinds that are reached.
+func (f *faults) counted() map[string]int {
+	f.Helper()
+	var err error
+	begun := f.strace(func() { err = f.open() }, "-e", "trace="+strings.Join(slices.Sorted(maps.Keys(setupCalls)), ","))
+	if err != nil {
+		f.Fatal(err)
+	}
+	each, most := map[string]int{}, map[string]int{}
+	for _, line := range begun {
+		thread, call, _ := strings.Cut(line, " ")
+		call, _, _ = strings.Cut(strings.TrimSpace(call), "(")
+		each[thread+call]++
+		if _, ours := setupCalls[call]; ours {
+			most[call] = max(most[call], each[thread+call])
+		}
+	}
+	return most
+}
+
+// control refuses a call that nobody misses, and sees that this would not go unseen.
+func (f *faults) control() {
+	a := f.attempt("access", 1)
+	if len(a.refused) == 0 || !a.opened() {
+		f.Fatalf("control: %s, refused: %q", a.text(), a.refused)
+	}
+	if err := f.close(a.receipt); err != nil {
+		f.Fatal(err)
+	}
+	if wrong := a.wrong(madeUpFor); wrong != "" {
+		f.Errorf("control: %s", wrong)
+	}
+	if wrong := a.wrong(nil); !strings.Contains(wrong, "/etc/ld.so.preload") {
+		f.Errorf("control: opened without what is in no table, and this is told of it: %q", wrong)
+	}
+}
+
+// strace calls fn while the runner and whatever it starts is traced, and returns the calls, each in one line after its thread.
+func (f *faults) strace(fn func(), args ...string) (calls []string) {
+	f.Helper()
+	runner := f.d.Runner()
+	out := filepath.Join(f.TempDir(), "calls")
+	cmd := exec.Command("strace", append([]string{"-f", "-qq", "-y", "-s", "64", "-o", out, "-p", fmt.Sprint(runner)}, args...)...)
+	if err := cmd.Start(); err != nil {
+		f.Fatal(err)
+	}
+	for end := time.Now().Add(5 * time.Second); !traced(runner); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			_ = cmd.Process.Kill()
+			f.Fatalf("strace does not attach to process %d", runner)
+		}
+	}
+	fn()
+	_ = cmd.Process.Signal(unix.SIGINT) // it detaches, and ends
+	late := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	_ = cmd.Wait()
+	told, err := os.ReadFile(out)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return joined(string(told))
+}
+
+var resumed = regexp.MustCompile(`^(\d+) +<\.\.\. \w+ resumed>`)
+
+// joined are the lines of strace, those put together of which another thread has parted the end from the beginning.
+func joined(told string) (lines []string) {
+	begun := map[string]string{}
+	for line := range strings.Lines(told) {
+		line = strings.TrimSpace(line)
+		thread, _, _ := strings.Cut(line, " ")
+		if before, ok := strings.CutSuffix(line, " <unfinished ...>"); ok {
+			begun[thread] = before
+			continue
+		}
+		if m := resumed.FindString(line); m != "" {
+			line = begun[thread] + line[len(m):]
+			delete(begun, thread)
+		}
+		lines = append(lines, line)
+	}
+	return append(lines, slices.Collect(maps.Values(begun))...)
+}
+
+// traced reports whether every thread of a process has a tracer.
+func traced(pid int) bool {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, file := range tasks {
+		status, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(status), "TracerPid:\t0\n") {
+			return false
+		}
+	}
+	return err == nil && len(tasks) > 0
+}
+
+// A line of strace that another thread has parted is one call, and belongs to its own thread.
+func TestStraceJoined(t *testing.T) {
+	const told = `7  openat(AT_FDCWD, "/a" <unfinished ...>
+8  write(3, "x", 1 <unfinished ...>
+7  <... openat resumed>, O_RDONLY) = -1 EMFILE (Too many open files) (INJECTED)
+7  mount("a", "b", "", MS_BIND, NULL) = 0
+8  <... write resumed>)              = 1
+9  read(4,  <unfinished ...>
+`
+	want := []string{
+		`7  openat(AT_FDCWD, "/a", O_RDONLY) = -1 EMFILE (Too many open files) (INJECTED)`,
+		`7  mount("a", "b", "", MS_BIND, NULL) = 0`,
+		`8  write(3, "x", 1)              = 1`,
+		`9  read(4, `,
+	}
+	if got := joined(told); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
