@@ -46,7 +46,7 @@ unit-cgo:
 
 integration: generated failpoints  ## users' stories, escapes, crashes, streams, leaks: the real binaries, as root
 	bash scripts/setup tests || true # without node, some tests say that they are skipped
-	STOCKADE_BIN=$(CURDIR)/$(BIN) STOCKADE_GENERATED=$(CURDIR)/build/generated $(PURE) bash scripts/delegated $(GO) test -vet=off -count=1 -timeout 20m ./integration/...
+	STOCKADE_BIN=$(CURDIR)/$(BIN) STOCKADE_GENERATED=$(CURDIR)/build/generated $(PURE) bash scripts/delegated $(GO) test -vet=off -count=1 -timeout 30m ./integration/...
 
 test-v2:                       ## the isolation tests in a virtual machine, Debian 12 as it is; KERNELS='6.12 6.1-nolandlock' are its newest kernel, and none of its Landlock
 	bash scripts/test-v2 $(KERNELS)

@@ -88,7 +88,7 @@ var setupCodes = []api.Code{"runner_failed", "not_enforced", "spawn_failed", "mo
 // none is reached any more (T036, T077). Whatever is refused: the open says so, nothing ran, nothing is left, and the next open works; or the call
 // stands in madeUpFor. It is strace that refuses, from outside, and that says what it has refused. It counts by thread: what is refused is the kth call of
 // every thread of the runner, of libcontainer's processes and of init, as long as they get that far: what comes later in one of them may stand in the
-// shadow of another. A run of `make test` takes the first of every kind, and one more of half of them; STOCKADE_SOAK=1 takes all. Controls: an open of which nothing is refused
+// shadow of another. A run of `make test` takes the first of every kind, and one more of half of them; STOCKADE_SOAK=1 takes all. Control: an open of which nothing is refused
 // works, after each that failed; and a call that was refused to an open that worked is seen.
 func TestSetupFaults(t *testing.T) {
 	t.Parallel()
