@@ -166,23 +166,18 @@ func nameToHandle(args []string) (string, error) {
 	return "", err
 }
 
-// families are address families that a session has no use for.
-var families = map[string][2]int{
-	"vsock": {unix.AF_VSOCK, unix.SOCK_STREAM}, "packet": {unix.AF_PACKET, unix.SOCK_RAW}, "alg": {unix.AF_ALG, unix.SOCK_SEQPACKET},
-	"xdp": {unix.AF_XDP, unix.SOCK_RAW}, "raw": {unix.AF_INET, unix.SOCK_RAW}, "netlink": {unix.AF_NETLINK, unix.SOCK_RAW},
-	"key": {unix.AF_KEY, unix.SOCK_RAW}, "inet": {unix.AF_INET, unix.SOCK_STREAM},
+// families are address families that a session has no use for, each with a type and a protocol that it has.
+var families = map[string][3]int{
+	"vsock": {unix.AF_VSOCK, unix.SOCK_STREAM, 0}, "packet": {unix.AF_PACKET, unix.SOCK_RAW, 0}, "alg": {unix.AF_ALG, unix.SOCK_SEQPACKET, 0},
+	"xdp": {unix.AF_XDP, unix.SOCK_RAW, 0}, "raw": {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP}, "netlink": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER},
+	"key": {unix.AF_KEY, unix.SOCK_RAW, pfKeyV2}, "inet": {unix.AF_INET, unix.SOCK_STREAM, 0},
 }
+
+const pfKeyV2 = 2 // PF_KEY_V2, RFC 2367
 
 func socket(args []string) (string, error) {
 	f := families[args[0]]
-	proto := 0
-	if args[0] == "raw" {
-		proto = unix.IPPROTO_ICMP
-	}
-	if args[0] == "netlink" {
-		proto = unix.NETLINK_NETFILTER
-	}
-	fd, err := unix.Socket(f[0], f[1]|unix.SOCK_CLOEXEC, proto)
+	fd, err := unix.Socket(f[0], f[1]|unix.SOCK_CLOEXEC, f[2])
 	if err != nil {
 		return "", err
 	}
