@@ -26,7 +26,9 @@ func serveFiles() int {
 	if err := unix.CloseRange(3, ^uint(0), 0); err != nil {
 		return 1
 	}
-	unix.CloseOnExec(socket)
+	if _, err := unix.FcntlInt(socket, unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
+		return 1
+	}
 	// Executions have its user: none may read its memory, or trace it.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return 1

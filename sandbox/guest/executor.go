@@ -42,7 +42,9 @@ const (
 // Execute is the executor's life up to execve, and returns its exit status if it does not come
 // to that. The caller has locked the main goroutine to the main thread.
 func Execute() int {
-	unix.CloseOnExec(socketFD)
+	if _, err := unix.FcntlInt(socketFD, unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
+		return 1
+	}
 	// Its environment is empty, and it holds no secret yet.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return 1

@@ -70,7 +70,9 @@ func Run() int {
 	if err := unix.CloseRange(socketFD+1, ^uint(0), 0); err != nil {
 		return 1
 	}
-	unix.CloseOnExec(socketFD)
+	if _, err := unix.FcntlInt(socketFD, unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
+		return 1
+	}
 
 	// Opened while init is still dumpable: afterwards its /proc files belong to the root of
 	// the user namespace. Whether it is needed, and missing, setup will say.

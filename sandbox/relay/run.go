@@ -43,7 +43,9 @@ func confine() error {
 	if err := unix.CloseRange(Control+1, ^uint(0), 0); err != nil {
 		return fmt.Errorf("close what was inherited: %w", err)
 	}
-	unix.CloseOnExec(Control)
+	if _, err := unix.FcntlInt(Control, unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
+		return fmt.Errorf("keep the control socket: %w", err)
+	}
 	runtime.GOMAXPROCS(2)        // threads count as the session's processes
 	debug.SetMemoryLimit(memory) // and memory as its memory
 	debug.SetMaxThreads(64)
