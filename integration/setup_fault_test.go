@@ -66,6 +66,7 @@ var madeUpFor = []excuse{
 	{`fcntl\(0<[^>]*>, F_DUPFD_CLOEXEC, 0\)`, 0, "libcontainer tries the close_range above with it, and does without"},
 	{`fcntl\(\d+</memfd:exe>.*, F_GET_SEALS\)`, 0, "libcontainer makes a sealed copy of the runner's program then, as of one that is none"},
 	{`mount\("/proc/thread-self/fd/\d+", "/proc/thread-self/fd/\d+", 0x\w+, MS_BIND, NULL`, 0, "libcontainer masks that directory with a tmpfs of its own then; what is masked is read back"},
+	{`fstat\(\d+</(proc/\d+|sys/fs/cgroup)/[^>]*>`, 0, "os.ReadFile asks how much there is to read, and reads to the end all the same"},
 	{`fstatfs\(\d+</>`, 0, "libcontainer has another way to its proc, and looks at that, too"},
 	{`newfstatat\(AT_FDCWD</>, "/"`, 0, "libcontainer asks where it is: the kernel says it then"},
 	{`newfstatat\(.*"/proc/kcore"`, 0, "whether /dev/core gets its link"},
@@ -73,7 +74,7 @@ var madeUpFor = []excuse{
 	{`newfstatat\(.*"/sys/fs/cgroup/[^"]*/s\d+"`, 0, "the group is made, which says whether it is there"},
 	{`openat\(AT_FDCWD</>, "(/sys/kernel/mm/transparent_hugepage/|/proc/self/(cgroup|mountinfo)")`, 0, "the Go runtime of init asks how large pages are, and how many processors it may use"},
 	{`openat2\(AT_FDCWD<[^>]*>, "\.", \{flags=O_RDONLY\|O_CLOEXEC\|O_PATH, resolve=RESOLVE_NO_SYMLINKS\|RESOLVE_IN_ROOT\}`, 0, "libcontainer asks whether there is openat2, and looks up name by name where there is none"},
-	{`openat2\(\d+</>, "cgroup\.(controllers|subtree_control)"`, 0, "libcontainer tries to make a group, as above"},
+	{`openat2\(\d+</>, "((s\d+/init/)?cgroup\.controllers|cgroup\.subtree_control)"`, 0, "libcontainer tries to make a group, as above, and asks what it could limit, where it limits nothing"},
 	{`openat2\(\d+</>, "thread-self/fd/\d+", \{flags=O_RDONLY\|O_NOFOLLOW\|O_CLOEXEC\|O_PATH, `, 0, "by what name libcontainer speaks of a file that it has opened: where it needs to know it, it fails"},
 	{`openat2\(\d+</>, "\./\d+/stat"`, 0, "libcontainer notes since when init runs, as below"},
 	{`pidfd_open\(`, 0, "the Go runtime goes by the process id, which is a child's that has not been reaped"},
@@ -236,10 +237,11 @@ func (a *attempt) wrong(excuses []excuse) string {
 		return fmt.Sprintf("no receipt: %v, after %q", a.err, a.refused)
 	}
 	if a.opened() {
-		for _, call := range a.refused {
-			if !slices.ContainsFunc(excuses, func(e excuse) bool { return e.is(call, a.k) }) {
-				return "opened, without " + call
-			}
+		without := slices.DeleteFunc(slices.Clone(a.refused), func(call string) bool {
+			return slices.ContainsFunc(excuses, func(e excuse) bool { return e.is(call, a.k) })
+		})
+		if len(without) > 0 {
+			return fmt.Sprintf("opened, without %q", without)
 		}
 		return ""
 	}
