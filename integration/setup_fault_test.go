@@ -130,6 +130,9 @@ func withoutStock(t *testing.T) string {
 	return script
 }
 
+// underTrace is how long an open may take that is traced, on a machine that is emulated or has much to do besides.
+const underTrace = 2 * time.Minute
+
 // faults are those of the set-up of one kind of session.
 type faults struct {
 	*testing.T
@@ -311,7 +314,7 @@ func (f *faults) attempt(call string, k int) *attempt {
 	f.Helper()
 	a := &attempt{k: k}
 	told := f.strace(func() {
-		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(f.Context(), underTrace)
 		defer cancel()
 		a.receipt, a.err = f.d.Client().Open(ctx, f.ask())
 	}, "-e", "trace="+call, "-e", fmt.Sprintf("inject=%s:error=%s:when=%d", call, setupCalls[call], k))
@@ -361,7 +364,7 @@ func (f *faults) works(when string) {
 
 // open opens a session and closes it.
 func (f *faults) open() error {
-	ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(f.Context(), underTrace)
 	defer cancel()
 	r, err := f.d.Client().Open(ctx, f.ask())
 	if err := happened(r, err); err != nil {
@@ -371,7 +374,7 @@ func (f *faults) open() error {
 }
 
 func (f *faults) close(r *api.Receipt) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), underTrace)
 	defer cancel()
 	return happened(f.d.Client().Close(ctx, api.SessionClose{SessionID: r.SessionID, Mode: "force"}))
 }
