@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -174,4 +175,61 @@ func stranger(ctx context.Context, d *testbox.Daemon) error {
 		return err
 	}
 	return happened(c.Close(ctx, api.SessionClose{SessionID: r.SessionID, Mode: "force"}))
+}
+
+// TestOpenWithoutDescriptors lets the runner run out of descriptors at the first step of
+// an open, at the second, and so on until one succeeds. Whatever it had built by then must
+// be gone, and the next open must work (T036, T077). The limit is inherited by what the runner
+// starts, so that the steps inside the new namespaces fail too.
+func TestOpenWithoutDescriptors(t *testing.T) {
+	d := start(t)
+	runner := d.Runner()
+	failed := 0
+	for n := free(t, runner); ; n++ {
+		usual := leave(t, runner, n)
+		err := tried(d)
+		leave(t, runner, usual)
+		if !d.Running() {
+			t.Fatalf("the daemon ended at a limit of %d descriptors", n)
+		}
+		if err == nil {
+			break
+		}
+		if failed++; failed > 200 {
+			t.Fatalf("still failing at a limit of %d: %v", n, err)
+		}
+		if err := once(t.Context(), d); err != nil {
+			t.Fatalf("after a failure at a limit of %d: %v", n, err)
+		}
+	}
+	t.Logf("failed at %d different steps", failed)
+	if failed < 5 {
+		t.Errorf("failed at %d steps only: the limit does not bite", failed)
+	}
+}
+
+// tried opens a session with a mount and says whether that worked.
+func tried(d *testbox.Daemon) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	r, err := d.Client().Open(ctx, api.SessionOpen{Profile: "workspace", Target: api.Target{Local: &api.Local{
+		Mounts: []api.Mount{{HostPath: d.Bin, GuestPath: "/mnt/bin", Mode: "ro"}},
+	}}})
+	if err := happened(r, err); err != nil {
+		return err
+	}
+	return happened(d.Client().Close(ctx, api.SessionClose{SessionID: r.SessionID, Mode: "force"}))
+}
+
+// free is the lowest descriptor that a process does not use: it gets no other at that limit.
+func free(t *testing.T, pid int) uint64 {
+	for n := uint64(0); ; n++ {
+		_, err := os.Lstat(fmt.Sprintf("/proc/%d/fd/%d", pid, n))
+		if errors.Is(err, os.ErrNotExist) {
+			return n
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -266,17 +266,7 @@ func TestCallLeftBehind(t *testing.T) {
 	defer func(before time.Duration) { leaving = before }(leaving)
 	leaving = 50 * time.Millisecond
 	p, socket := newProgram(t)
-	first, err := Dial(t.Context(), socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go first.Open(context.Background(), sandbox.Spec{Session: "stuck"})
-	for opens := 0; opens == 0; time.Sleep(time.Millisecond) {
-		p.fake.mu.Lock()
-		opens = p.fake.opens
-		p.fake.mu.Unlock()
-	}
-	first.Disconnect()
+	leaveBehind(t, p, socket)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	second, err := Dial(ctx, socket)
@@ -304,22 +294,28 @@ func TestCallLeftBehind(t *testing.T) {
 	<-p.served
 }
 
-// Nor is it replaced while nobody is connected, and it goes on listening.
-func TestCallLeftBehindByNobody(t *testing.T) {
-	defer func(before time.Duration) { leaving = before }(leaving)
-	leaving = 50 * time.Millisecond
-	p, socket := newProgram(t)
-	first, err := Dial(t.Context(), socket)
+// leaveBehind has a daemon leave in the middle of an open that hangs.
+func leaveBehind(t *testing.T, p *program, socket string) {
+	t.Helper()
+	r, err := Dial(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	go first.Open(context.Background(), sandbox.Spec{Session: "stuck"})
+	go r.Open(context.Background(), sandbox.Spec{Session: "stuck"})
 	for opens := 0; opens == 0; time.Sleep(time.Millisecond) {
 		p.fake.mu.Lock()
 		opens = p.fake.opens
 		p.fake.mu.Unlock()
 	}
-	first.Disconnect()
+	r.Disconnect()
+}
+
+// Nor is it replaced while nobody is connected, and it goes on listening.
+func TestCallLeftBehindByNobody(t *testing.T) {
+	defer func(before time.Duration) { leaving = before }(leaving)
+	leaving = 50 * time.Millisecond
+	p, socket := newProgram(t)
+	leaveBehind(t, p, socket)
 	<-p.fake.disconnected
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
