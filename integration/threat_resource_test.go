@@ -364,9 +364,13 @@ func followerStorm(s *siege) {
 	var followers sync.WaitGroup
 	for range abreast {
 		followers.Go(func() {
-			for range each {
+			for left := each; left > 0; {
 				ctx, cancel := context.WithTimeout(s.Context(), 5*time.Millisecond)
-				s.follow(ctx, exec)
+				if s.follow(ctx, exec) {
+					left--
+				} else {
+					time.Sleep(50 * time.Millisecond)
+				}
 				cancel()
 			}
 		})
@@ -407,11 +411,16 @@ func (s *siege) talker() (session, exec string) {
 	return session, pending.ExecID
 }
 
-func (s *siege) follow(ctx context.Context, exec string) {
+// follow reports whether it was let in: one user may only connect so often.
+func (s *siege) follow(ctx context.Context, exec string) bool {
 	_, err := s.c.Watch(ctx, exec, "", func(api.Event) error { return nil })
+	if codeIs(err, api.CodeTooManyConnections) {
+		return false
+	}
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		s.Error(err)
 	}
+	return true
 }
 
 // arguments by what is large about them. The kernel's own ceiling is on the length of one, ours on their number.

@@ -59,7 +59,7 @@ func (x *execution) pump() {
 	master, outlet := x.stdin, x.outlet
 	go func() {
 		defer close(pumped)
-		err := pumpOut(master, outlet)
+		err := pumpOut(master, outlet, splice)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return // to be gone on with
 		}
@@ -115,8 +115,10 @@ func (x *execution) goOn() {
 	x.pump()
 }
 
-// pumpOut returns nil when no process has the terminal any more.
-func pumpOut(master, outlet *os.File) error {
+// pumpOut returns nil when no process has the terminal any more, and nothing is left in it. That takes the kernel to say so
+// twice: n_tty_read(master) looks for input first and whether the other end is closed after that, and what is written
+// and closed in between it does not see until it is asked again.
+func pumpOut(master, outlet *os.File, splice func(from, to int) (int64, error)) error {
 	from, err := master.SyscallConn()
 	if err != nil {
 		return err
@@ -125,6 +127,7 @@ func pumpOut(master, outlet *os.File) error {
 	if err != nil {
 		return err
 	}
+	closed := false
 	for {
 		var moved error
 		full := false
@@ -145,11 +148,12 @@ func pumpOut(master, outlet *os.File) error {
 			if err := to.Write(func(w uintptr) bool { return hasRoom(int(w)) }); err != nil {
 				return err
 			}
-		case moved == unix.EIO: // the last has closed it, or it was hung up; nothing is left in it
+		case moved == unix.EIO && closed:
 			return nil
-		case moved != nil:
+		case moved != nil && moved != unix.EIO:
 			return moved
 		}
+		closed = moved == unix.EIO // by the last that had it, or it was hung up
 	}
 }
 
