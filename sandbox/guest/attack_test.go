@@ -183,15 +183,17 @@ func (e *entering) look() error {
 		return err
 	}
 	for pid := last; pid > max(1, last-4); pid-- {
-		if unix.Tgkill(os.Getpid(), pid, 0) != unix.ESRCH || unix.Tgkill(e.starter, pid, 0) != unix.ESRCH {
-			continue // a thread of ours, or of the starter's
+		if e.thread(pid) {
+			continue
 		}
 		var b [1]byte
 		local := []unix.Iovec{{Base: &b[0], Len: 1}}
 		_, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: 0x400000, Len: 1}}, 0)
 		switch err {
 		case nil:
-			e.read++
+			if !e.thread(pid) { // it had a number before it was one
+				e.read++
+			}
 		case unix.EPERM:
 			e.refused++
 		case unix.ESRCH, unix.EFAULT: // it has ended, or is a program of the host's
@@ -200,6 +202,11 @@ func (e *entering) look() error {
 		}
 	}
 	return nil
+}
+
+// thread says whether that is one of ours, or of the starter's.
+func (e *entering) thread(pid int) bool {
+	return unix.Tgkill(os.Getpid(), pid, 0) != unix.ESRCH || unix.Tgkill(e.starter, pid, 0) != unix.ESRCH
 }
 
 func listenAbstract(name string) error {
