@@ -105,7 +105,9 @@ class Daemon:
                 continue
             if name in words or self.state in words:
                 found.append(words)
-        return found + [str(p) for p in Path("/sys/fs/cgroup").rglob(f"stockade-{name}")]
+        for parent, groups, _ in os.walk("/sys/fs/cgroup"):  # of which others' come and go meanwhile
+            found += [os.path.join(parent, g) for g in groups if g == f"stockade-{name}"]
+        return found
 
 
 _shared: Optional[Daemon] = None
