@@ -117,6 +117,9 @@ func (c *config) run() error {
 	if err := runc.Isolate(); err != nil {
 		return err
 	}
+	// Nor does the end pass this one by while it takes over what it is to end.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
 	before := inherited()
 	// Everything that we make is for us alone, unless it says otherwise.
 	syscall.Umask(0o077)
@@ -141,8 +144,6 @@ func (c *config) run() error {
 	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady) // a service manager that there is, or is not
 	c.Lost = func(err error) { say("supervisor: %v", err) }
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	u := &upgrade{listener: listener, runner: runner, hangup: hangup, ready: make(chan *successor)}
 	err = u.serve(ctx, c.Succession)
 	return errors.Join(err, runner.Shutdown())

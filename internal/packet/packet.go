@@ -11,6 +11,7 @@ package packet
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -273,7 +274,7 @@ func (c *Conn) Send(payload []byte, fds ...int) error {
 		return err != unix.EAGAIN
 	})
 	if cerr != nil {
-		return cerr
+		return closed(cerr)
 	}
 	return err
 }
@@ -285,9 +286,17 @@ func (c *Conn) Receive() (payload []byte, fds []int, err error) {
 		return err != unix.EAGAIN
 	})
 	if cerr != nil {
-		return nil, nil, cerr
+		return nil, nil, closed(cerr)
 	}
 	return payload, fds, err
+}
+
+// closed is os.ErrClosed, as every other call on a file has it, where a raw one was refused for that.
+func closed(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", os.ErrClosed, err)
 }
 
 // Close closes the socket. A Receive in progress returns an error.

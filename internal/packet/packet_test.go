@@ -2,6 +2,7 @@ package packet
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -217,5 +218,28 @@ func TestEnd(t *testing.T) {
 	unix.Shutdown(b, unix.SHUT_RD)
 	if err := Send(a, []byte("x")); err != unix.EPIPE {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Of a socket that was closed it is said as of every other file.
+func TestClosed(t *testing.T) {
+	fd, _ := pair(t)
+	own, err := unix.Dup(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.SetNonblock(own, true); err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewConn(os.NewFile(uintptr(own), "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if err := c.Send([]byte("x")); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("send: %v", err)
+	}
+	if _, _, err := c.Receive(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("receive: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -294,8 +295,8 @@ type outcome struct {
 }
 
 var execIDs = func() func() string {
-	n := 0
-	return func() string { n++; return "x" + strconv.Itoa(n) }
+	var n atomic.Int64
+	return func() string { return "x" + strconv.FormatInt(n.Add(1), 10) }
 }()
 
 // started is an execution whose output is being read.
