@@ -471,7 +471,9 @@ func TestFileWorkerIsNobodys(t *testing.T) {
 			if got != "EACCES" {
 				t.Errorf("it answers %s", got)
 			}
-			t.Logf("served %d times, lost %d times", served, lost)
+			if t.Logf("served %d times, lost %d times", served, lost); served == 0 {
+				t.Error("nothing was served")
+			}
 			if got, r := d.use("exists", `{"path":"/etc"}`); got != "ok ok" {
 				t.Errorf("when nobody kills it any more: %s (%s)", got, r.ErrorMessage)
 			}

@@ -117,7 +117,7 @@ func (c *config) run() error {
 	if err := runc.Isolate(); err != nil {
 		return err
 	}
-	// Nor does the end pass this one by while it takes over what it is to end.
+	// Before sessions are taken over: SIGTERM meanwhile ends them in order, once they are.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	before := inherited()

@@ -222,9 +222,10 @@ func wait([]string) (string, error) {
 }
 
 // writeWorker tries for a while to write to the memory of whoever serves file tools, from its first moment on, and has it started again by
-// killing it: SECONDS. It answers "ok" when it could.
+// killing it: SECONDS. Most of them die while they start, and each tenth has the time to serve. It answers "ok" when it could.
 func writeWorker(args []string) (string, error) {
-	tried, self := 0, os.Getpid()
+	const early, late = 50, 1000 // tries
+	tried, killed, until, self := 0, 0, early, os.Getpid()
 	for end := time.Now().Add(time.Duration(number(args[0])) * time.Second); time.Now().Before(end); {
 		entries, err := os.ReadDir("/proc")
 		if err != nil {
@@ -245,8 +246,14 @@ func writeWorker(args []string) (string, error) {
 			if err == nil {
 				return "ok", nil
 			}
-			if tried++; tried%50 == 0 {
-				unix.Kill(pid, unix.SIGKILL)
+			if tried++; tried < until {
+				continue
+			}
+			unix.Kill(pid, unix.SIGKILL)
+			if killed++; killed%10 == 0 {
+				until = tried + late
+			} else {
+				until = tried + early
 			}
 		}
 	}
