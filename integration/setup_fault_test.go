@@ -276,10 +276,6 @@ func (f *faults) refuse(call string, k int) *attempt {
 		f.start()
 		a = f.attempt(call, k)
 	}
-	if strings.Contains(a.text(), "user namespace of an id mapping") { // another id range than before, and another mapping
-		f.rest(what, a)
-		a = f.attempt(call, k)
-	}
 	if testing.Verbose() {
 		f.Logf("%s: refused to %d threads, %.200s", what, len(a.refused), a.text())
 	}
@@ -310,8 +306,22 @@ func (f *faults) start() {
 	f.settle()
 }
 
-// attempt opens a session while the kth call of a kind is refused to every thread.
+// attempt opens a session while the kth call of a kind is refused to every thread. Others open theirs meanwhile, and so it may be in an
+// id range that it was not in before. The mapping of its mounts cannot be made while strace is there: that was no attempt.
 func (f *faults) attempt(call string, k int) *attempt {
+	f.Helper()
+	a := f.once(call, k)
+	for range 5 {
+		if !strings.Contains(a.text(), "user namespace of an id mapping") {
+			break
+		}
+		f.rest(fmt.Sprint(call, " ", k), a)
+		a = f.once(call, k)
+	}
+	return a
+}
+
+func (f *faults) once(call string, k int) *attempt {
 	f.Helper()
 	a := &attempt{k: k}
 	told := f.strace(func() {
