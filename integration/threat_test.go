@@ -363,10 +363,12 @@ func (k *canaries) terminal(t *testing.T) {
 	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}
-	peer, err := unix.IoctlRetInt(master, unix.TIOCGPTPEER)
-	if err != nil {
-		t.Fatal(err)
+	// Close-on-exec, unlike by unix.IoctlRetInt: a daemon that another test starts meanwhile would keep it.
+	slave, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, unix.O_RDONLY|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if e != 0 {
+		t.Fatal(e)
 	}
+	peer := int(slave)
 	t.Cleanup(func() { unix.Close(peer) })
 	k.add("terminal", func() string {
 		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(master), Events: unix.POLLIN}}, 0)
