@@ -38,7 +38,7 @@ var restarts = []restart{
 		if err := unix.Kill(d.PID(), unix.SIGUSR2); err != nil {
 			t.Fatal(err)
 		}
-		if !d.Ended(20*time.Second) || d.Killed() {
+		if !d.Ended(comesAbout) || d.Killed() {
 			t.Fatalf("it does not leave\n%s", d.Log())
 		}
 		again(t, d)
@@ -89,7 +89,7 @@ func TestOrderedMeanwhile(t *testing.T) {
 			if err := d.Hangup(); err != nil {
 				t.Fatal(err)
 			}
-			for end := time.Now().Add(20 * time.Second); !strings.Contains(d.Log(), "giving way"); time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(comesAbout); !strings.Contains(d.Log(), "giving way"); time.Sleep(time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatalf("it does not give way\n%s", d.Log())
 				}
@@ -97,7 +97,7 @@ func TestOrderedMeanwhile(t *testing.T) {
 			if err := unix.Kill(d.PID(), order.signal); err != nil {
 				t.Fatal(err)
 			}
-			if !d.Ended(20*time.Second) || d.Killed() {
+			if !d.Ended(comesAbout) || d.Killed() {
 				t.Fatalf("it goes on, or died of the signal\n%s", d.Log())
 			}
 			again(t, d)
@@ -109,10 +109,13 @@ func TestOrderedMeanwhile(t *testing.T) {
 	}
 }
 
+// comesAbout is how long whatever is bound to happen is waited for: on a machine that is emulated, a daemon takes half of it to start.
+const comesAbout = time.Minute
+
 // eventually waits for something that may take a moment.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(comesAbout); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it never came about: %s", what)
 		}
@@ -519,7 +522,7 @@ func sameFile(a, b string) (bool, error) {
 
 // insisted carries out an exec with a key, however often the connection is lost.
 func insisted(c *client.Client, ask api.Exec, stdout string) error {
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(comesAbout); ; time.Sleep(5 * time.Millisecond) {
 		r, err := c.Exec(context.Background(), ask)
 		if err == nil {
 			if r.Outcome != api.OutcomeOK || text(r.Payload.Exec.Stdout) != stdout {
@@ -543,7 +546,7 @@ func TestRunnerDies(t *testing.T) {
 	}{
 		{"under a daemon", func(t *testing.T, d *testbox.Daemon) {
 			killRunner(t, d)
-			if !d.Ended(20 * time.Second) {
+			if !d.Ended(comesAbout) {
 				t.Error("the daemon goes on without a runner")
 			}
 		}},

@@ -137,7 +137,7 @@ func startRunner(t *testing.T, ceiling string) *launch.Runner {
 
 // dial connects to a runner that was started a moment ago.
 func dial(ctx context.Context, socket string) (*launch.Runner, error) {
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(comesAbout); ; time.Sleep(20 * time.Millisecond) {
 		if r, err := launch.Dial(ctx, socket); err == nil || time.Now().After(end) {
 			return r, err
 		}

@@ -945,7 +945,7 @@ func swappedTerminal(s *siege) {
 	s.want("/dev/console", s.probe(session, "read", "/dev/console"), "ENOENT")
 	s.want("a terminal of the session's own", s.probe(session, "pty"), "0")
 	shell(s.T, s.c, session, "setsid /mnt/probe/probe replace-all /dev/pts /etc/passwd 1000000000 >/tmp/replaced 2>&1 &")
-	n := s.many(500, 10_000)
+	n := rounds(s.T)
 	for range n {
 		t := openShell(s.T, s.c, api.Exec{SessionID: session, Argv: []string{"sh", "-c", "test -t 0 && test -c $(readlink /proc/self/fd/0) && readlink /proc/self/fd/0"}})
 		for !t.read(time.Second).End {

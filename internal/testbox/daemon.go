@@ -20,8 +20,8 @@ import (
 
 // Bounds of what a daemon may take.
 const (
-	readyWithin = 30 * time.Second
-	stopWithin  = 30 * time.Second
+	readyWithin = time.Minute
+	stopWithin  = time.Minute
 	// SettleWithin is how long tear-down may go on behind the reply that announced it.
 	SettleWithin = 5 * time.Second
 )
