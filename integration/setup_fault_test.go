@@ -328,7 +328,7 @@ func (f *faults) once(call string, k int) *attempt {
 		ctx, cancel := context.WithTimeout(f.Context(), underTrace)
 		defer cancel()
 		a.receipt, a.err = f.d.Client().Open(ctx, f.ask())
-	}, "-e", "trace="+call, "-e", fmt.Sprintf("inject=%s:error=%s:when=%d", call, setupCalls[call], k))
+	}, "-y", "-s", "64", "-e", "trace="+call, "-e", fmt.Sprintf("inject=%s:error=%s:when=%d", call, setupCalls[call], k))
 	for _, line := range told {
 		if strings.Contains(line, "(INJECTED)") {
 			a.refused = append(a.refused, line)
@@ -400,7 +400,7 @@ func (f *faults) counted() map[string]int {
 			f.Fatal(err)
 		}
 		f.works("before it is traced") // the ids may be others than last time, and their mapping is made now
-		begun = f.strace(func() { err = f.open() }, "-e", "trace="+strings.Join(slices.Sorted(maps.Keys(setupCalls)), ","))
+		begun = f.strace(func() { err = f.open() }, "-e", "raw=all", "-e", "trace="+strings.Join(slices.Sorted(maps.Keys(setupCalls)), ","))
 	}
 	each, most := map[string]int{}, map[string]int{}
 	for _, line := range begun {
@@ -436,7 +436,7 @@ func (f *faults) strace(fn func(), args ...string) (calls []string) {
 	f.Helper()
 	runner := f.d.Runner()
 	out := filepath.Join(f.TempDir(), "calls")
-	cmd := exec.Command("strace", append([]string{"-f", "-qq", "-y", "-s", "64", "-o", out, "-p", fmt.Sprint(runner)}, args...)...)
+	cmd := exec.Command("strace", append([]string{"-f", "-qq", "-o", out, "-p", fmt.Sprint(runner)}, args...)...)
 	if err := cmd.Start(); err != nil {
 		f.Fatal(err)
 	}
