@@ -109,8 +109,8 @@ func TestOrderedMeanwhile(t *testing.T) {
 	}
 }
 
-// comesAbout is how long whatever is bound to happen is waited for: on a machine that is emulated, a daemon takes half of it to start.
-const comesAbout = time.Minute
+// comesAbout is how long whatever is bound to happen is waited for.
+var comesAbout = testbox.Patience(20 * time.Second)
 
 // eventually waits for something that may take a moment.
 func eventually(t testing.TB, what string, ok func() bool) {

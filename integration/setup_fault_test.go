@@ -440,7 +440,7 @@ func (f *faults) strace(fn func(), args ...string) (calls []string) {
 	if err := cmd.Start(); err != nil {
 		f.Fatal(err)
 	}
-	for end := time.Now().Add(comesAbout); !traced(runner); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(testbox.Patience(5 * time.Second)); !traced(runner); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			_ = cmd.Process.Kill()
 			f.Fatalf("strace does not attach to process %d", runner)

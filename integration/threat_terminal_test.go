@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,23 +33,23 @@ var terminalThreats = []threat{
 }
 
 // terminal is one of the host's, with nobody at it.
-func (s *siege) terminal() (master, slave *os.File) {
-	s.Helper()
+func terminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
 	master = os.NewFile(uintptr(fd), "ptmx")
-	s.Cleanup(func() { master.Close() })
+	t.Cleanup(func() { master.Close() })
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
 	peer, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
 	if errno != 0 {
-		s.Fatal(errno)
+		t.Fatal(errno)
 	}
 	slave = os.NewFile(peer, "pts")
-	s.Cleanup(func() { slave.Close() })
+	t.Cleanup(func() { slave.Close() })
 	return master, slave
 }
 
@@ -69,7 +70,7 @@ const terminals = "ls /dev/pts"
 
 // otherTerminals: /dev/pts is an instance of the session's own, with no terminal of anybody else's.
 func otherTerminals(s *siege) {
-	s.terminal() // that nobody is to see
+	terminal(s.T) // that nobody is to see
 	session := s.session(nil)
 	s.want("terminals inside", shellAnswer(s, session, terminals), "ptmx")
 	s.want("the first terminal of a session", s.probe(session, "pty"), "0")
@@ -78,7 +79,7 @@ func otherTerminals(s *siege) {
 
 // sharedTerminals: who has no instance of his own sees what is open.
 func sharedTerminals(s *siege) {
-	master, _ := s.terminal()
+	master, _ := terminal(s.T)
 	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
 	if err != nil {
 		s.Fatal(err)
@@ -247,7 +248,7 @@ const deafScript = "trap '' HUP TERM INT; echo deaf; while :; do sleep 0.05; don
 
 // deafToAll: the kernel alone tells him that his terminal is gone, and he stays.
 func deafToAll(s *siege) {
-	master, slave := s.terminal()
+	master, slave := terminal(s.T)
 	cmd := s.at(slave, "sh", "-c", deafScript)
 	slave.Close()
 	if said, err := bufio.NewReader(master).ReadString('\n'); err != nil || said != "deaf\r\n" {
@@ -278,7 +279,7 @@ func impossibleSizes(s *siege) {
 
 // sizesOfTheKernel: it takes each, or what is left of it in sixteen bits.
 func sizesOfTheKernel(s *siege) {
-	master, _ := s.terminal()
+	master, _ := terminal(s.T)
 	for _, size := range sizes {
 		set := &unix.Winsize{Col: uint16(size[0]), Row: uint16(size[1])}
 		if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, set); err != nil {
@@ -341,7 +342,7 @@ func slowReader(s *siege) {
 
 // stalledByOthers: who shares a terminal with a flood that nobody reads does not come to say anything.
 func stalledByOthers(s *siege) {
-	_, slave := s.terminal()
+	_, slave := terminal(s.T)
 	s.at(slave, "yes")
 	s.race("control: who says something waits", func() bool { // once it is full
 		cmd := exec.Command("echo", "here")

@@ -355,21 +355,8 @@ func (k *canaries) add(name string, look func() string) {
 // terminal is one to which nobody writes, and into which nobody types: what is typed is echoed.
 func (k *canaries) terminal(t *testing.T) {
 	t.Helper()
-	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(master) })
-	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	// Close-on-exec, unlike by unix.IoctlRetInt: a daemon that another test starts meanwhile would keep it.
-	slave, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, unix.O_RDONLY|unix.O_NOCTTY|unix.O_CLOEXEC)
-	if e != 0 {
-		t.Fatal(e)
-	}
-	peer := int(slave)
-	t.Cleanup(func() { unix.Close(peer) })
+	m, p := terminal(t)
+	master, peer := int(m.Fd()), int(p.Fd())
 	k.add("terminal", func() string {
 		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(master), Events: unix.POLLIN}}, 0)
 		modes, merr := unix.IoctlGetTermios(peer, unix.TCGETS)

@@ -19,12 +19,22 @@ import (
 )
 
 // Bounds of what a daemon may take.
-const (
-	readyWithin = time.Minute
-	stopWithin  = time.Minute
-	// SettleWithin is how long tear-down may go on behind the reply that announced it.
-	SettleWithin = 5 * time.Second
+var (
+	readyWithin = Patience(30 * time.Second)
+	stopWithin  = Patience(30 * time.Second)
 )
+
+// SettleWithin is how long tear-down may go on behind the reply that announced it.
+const SettleWithin = 5 * time.Second
+
+// Patience is how long to wait, on this machine, for what is bound to happen within d. One of scripts/test-v2, which is emulated, has
+// thrice as long: a daemon takes 15 seconds and more to start there.
+func Patience(d time.Duration) time.Duration {
+	if os.Getenv("STOCKADE_MACHINE") != "" {
+		return 3 * d
+	}
+	return d
+}
 
 // Build builds the five commands into dir, with build tags if there are any.
 func Build(dir string, tags ...string) error {
