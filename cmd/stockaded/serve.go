@@ -184,6 +184,8 @@ func (c *config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	notify("STOPPING=1")
 	log.Info("stopping", "cause", cause)
+	ended()
+	watching.Wait() // nothing of ours asks while nobody answers any more
 	return errors.Join(cause, c.stop(srv, sup))
 }
 

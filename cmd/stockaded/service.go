@@ -12,6 +12,9 @@ func notify(state string) { _, _ = daemon.SdNotify(false, state) }
 
 // alive tells the service manager, as often as it wants to hear it, that the supervisor answers: a question that goes the way
 // of every caller's read, through its locks. One that does not answer is not told of, and so is started anew; what runs goes on meanwhile.
+//
+// Where ctx ends, a question that has been put is still waited for. One that was given up would be left in the queue of a
+// socket that is the service manager's, which starts the service for whoever waits there: right after it was told to end.
 func alive(ctx context.Context, answers func(context.Context) error) {
 	within, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || within <= 0 {
@@ -20,7 +23,7 @@ func alive(ctx context.Context, answers func(context.Context) error) {
 	tick := time.NewTicker(within / 3)
 	defer tick.Stop()
 	for {
-		asked, cancel := context.WithTimeout(ctx, within/3)
+		asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), within/3)
 		if answers(asked) == nil {
 			notify(daemon.SdNotifyWatchdog)
 		}
