@@ -495,6 +495,9 @@ func TestCapabilities(t *testing.T) {
 		{"no roots", file.Caps{Roots: []string{}}, func(b *box) file.Outcome { return b.readFile(file.Read{Target: at("f")}).Outcome }, file.Forbidden, file.CodePathNotAllowed},
 		{"grep outside by default", file.Caps{Roots: []string{"/work/d"}}, func(b *box) file.Outcome { return b.grepFor(file.Grep{Pattern: "a"}).Outcome }, file.Forbidden, file.CodePathNotAllowed},
 		{"glob outside by default", file.Caps{Roots: []string{"/work/d"}}, func(b *box) file.Outcome { return b.globFor(file.Glob{Pattern: "*"}).Outcome }, file.Forbidden, file.CodePathNotAllowed},
+		{"list outside by default", file.Caps{Roots: []string{"/work/d"}}, func(b *box) file.Outcome {
+			return b.do(file.Request{Op: file.OpList, List: &file.List{}}).List.Outcome
+		}, file.Forbidden, file.CodePathNotAllowed},
 		{"prefix twin", file.Caps{Roots: []string{"/work/d"}}, func(b *box) file.Outcome { return b.readFile(file.Read{Target: at("d-evil/f")}).Outcome }, file.Forbidden, file.CodePathNotAllowed},
 		{"prefix twin by ..", file.Caps{Roots: []string{"/work/d"}}, func(b *box) file.Outcome { return b.readFile(file.Read{Target: at("d/../d-evil/f")}).Outcome }, file.Forbidden, file.CodePathNotAllowed},
 		{"missing outside", file.Caps{Roots: []string{"/work/d"}}, func(b *box) file.Outcome {
