@@ -54,6 +54,16 @@ func (c *config) connect(ctx context.Context, state string, stderr io.Writer) (*
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("start the runner: %w", err)
 	}
+	r, err := c.own(ctx, dir, stderr)
+	if err != nil {
+		_ = os.Remove(dir) // where no runner has put anything
+		return nil, err
+	}
+	return r, nil
+}
+
+// own reaches the runner of a directory of ours, or starts it.
+func (c *config) own(ctx context.Context, dir string, stderr io.Writer) (*runner, error) {
 	socket := filepath.Join(dir, "runner.sock")
 	// An earlier one may be there and serve us, or be there and on its way out: then it neither
 	// answers nor lets another begin, for a moment.

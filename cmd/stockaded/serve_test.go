@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -164,6 +165,24 @@ func TestFind(t *testing.T) {
 	os.WriteFile(filepath.Join(os.Getenv("PATH"), "stockade-run"), nil, 0o700)
 	if p, err := find("", "stockade-run"); err != nil || filepath.Dir(p) != os.Getenv("PATH") {
 		t.Errorf("%s %v", p, err)
+	}
+}
+
+// A runner that cannot be started, or ends at once, leaves nothing of its directory.
+func TestRunnerDoesNotStart(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("starting a runner takes root")
+	}
+	state := t.TempDir()
+	for _, program := range []string{filepath.Join(state, "nothing"), "/bin/false"} {
+		c := config{runnerBinary: program, initBinary: program}
+		if _, err := c.connect(t.Context(), state, io.Discard); err == nil {
+			t.Errorf("%s: connected", program)
+		}
+		dir := filepath.Join(runtimeDir, instance(state))
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %s: %v", program, dir, err)
+		}
 	}
 }
 
