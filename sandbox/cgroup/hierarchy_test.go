@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -54,6 +55,19 @@ func TestStrayDirectoryIsNoController(t *testing.T) {
 	stray := &mountinfo.Info{FSType: "cgroup", Root: "/", Mountpoint: dir + "/memory", VFSOptions: "rw,memory"}
 	if h, err := locate([]*mountinfo.Info{stray}, map[string]string{"memory": "/"}, "memory", Options{}); err == nil {
 		t.Errorf("got %+v", h)
+	}
+}
+
+// A file that the kernel cannot speak of is not one that there is not: the ceiling on swap was left out for one.
+func TestExists(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("loop", dir+"/loop"); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{dir: true, dir + "/loop": true, dir + "/loop/file": true, dir + "/file": false} {
+		if exists(path) != want {
+			t.Errorf("%s: %v", path, !want)
+		}
 	}
 }
 

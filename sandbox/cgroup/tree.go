@@ -292,7 +292,9 @@ func keyed(path, name string) (int64, error) {
 	return 0, fmt.Errorf("%s: no %s", filepath.Base(path), name)
 }
 
+// exists is false only of what the kernel says that there is not: a file of which it says nothing is one that is
+// done without by mistake.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
-	return err == nil
+	return !errors.Is(err, fs.ErrNotExist)
 }

@@ -713,3 +713,21 @@ func TestSwappedParents(t *testing.T) {
 	}
 	equal(t, "outside", content(t, outside), canary)
 }
+
+// What cannot be looked at is not gone: whoever is to remove it hears of it.
+func TestRemoveUnseen(t *testing.T) {
+	source, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	long := strings.Repeat("x", unix.NAME_MAX+1)
+	for name, h := range map[string]placeholder{"object": {Path: long}, "its other name": {Path: "x", Temp: long}, "of a commit": {In: []byte("."), Temp: long}} {
+		if err := h.remove(source); !errors.Is(err, unix.ENAMETOOLONG) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := (&placeholder{Path: "x/y", Temp: "z"}).remove(source); err != nil {
+		t.Errorf("nothing there: %v", err)
+	}
+}

@@ -227,9 +227,14 @@ func (h *placeholder) remove(source *os.File) error {
 	}
 	defer parent.Close()
 	for _, name := range []string{name, h.Temp} {
-		var st unix.Stat_t
-		if name == "" || unix.Fstatat(int(parent.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		if name == "" {
 			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Fstatat(int(parent.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); isAbsent(err) {
+			continue
+		} else if err != nil {
+			return err
 		}
 		// Nobody else chooses the temporary name: a runner that was killed there had not looked at the object yet.
 		ours := st.Dev == h.Dev && st.Ino == h.Ino || h.Ino == 0 && name == h.Temp
@@ -254,8 +259,10 @@ func removeTemporary(source *os.File, in, temp string) error {
 	}
 	defer dir.Close()
 	var st unix.Stat_t
-	if err := unix.Fstatat(int(dir.Fd()), temp, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(int(dir.Fd()), temp, &st, unix.AT_SYMLINK_NOFOLLOW); isAbsent(err) {
 		return nil // as a rule
+	} else if err != nil {
+		return err
 	}
 	// Others may write there, and fill it as quickly as it is emptied: what is left then is theirs.
 	ctx, cancel := context.WithTimeout(context.Background(), emptying)
