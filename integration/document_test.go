@@ -596,6 +596,7 @@ stockade cancel "$shell"
 examples 2`},
 	{name: "docs/tools.md", script: `
 examples 6
+wait # for the supervisor that was told to end: its socket is there until then
 stockaded --state /tmp/sk/state & patience
 cd ws
 example >mcp.json

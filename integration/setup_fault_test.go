@@ -75,6 +75,7 @@ var madeUpFor = []excuse{
 	{`newfstatat\(.*"/proc/kcore"`, 0, "whether /dev/core gets its link"},
 	{`newfstatat\(.*"/proc/self/(ns/(user|cgroup)|timens_offsets)"`, 0, "libcontainer asks whether there are such namespaces, and nothing but ENOENT says no"},
 	{`newfstatat\(.*"/sys/fs/cgroup/([^"]*/)?s\d+(/init)?"`, 0, "the group is made, which says whether it is there"},
+	{`newfstatat\(.*"/sys/fs/cgroup/[^"]*/memory\.(memsw\.limit_in_bytes|swap\.max)"`, 0, "what the kernel does not say is missing is there for us: the ceiling on swap is written to it"},
 	{`newfstatat\(.*"/run/stockade/[^"]*/(boxes|placeholders)"`, 0, "os.MkdirAll makes it, which says whether it is there"},
 	{`newfstatat\(\d+<(socket:\[|/proc/\d+/maps)[^>]*>, ""`, 0, "the C library asks how much to read or to write at once"},
 	{`(newfstatat|openat)\(.*/etc/ld\.so\.cache`, 0, "the dynamic linker looks into its directories then"},
