@@ -220,6 +220,7 @@ const looks = 1000
 // look finds what is at a path, or makes it. What was made stays as it is: nothing below it is looked at.
 func (p Protection) look(at below, path string, dir bool) (st unix.Stat_t, made bool, err error) {
 	for range looks {
+		seen := p.Reserve.seen()
 		st, err = at.stat(path)
 		if errors.Is(err, unix.ENOENT) {
 			if st, err = p.make(at, path, dir); errors.Is(err, unix.EEXIST) {
@@ -233,13 +234,8 @@ func (p Protection) look(at below, path string, dir bool) (st unix.Stat_t, made 
 		if p.Reserve.has(path, st) { // from before, when guards are renewed
 			return st, true, nil
 		}
-		shared, seen, err := p.Reserve.share(path, st)
-		if err != nil || shared {
+		if same, err := p.Reserve.share(path, st, seen); err != nil || same {
 			return st, false, err
-		}
-		// Nobody's, then; unless it has gone since we looked, and another session's has come, perhaps with the same number.
-		if now, err := at.stat(path); err == nil && now.Dev == st.Dev && now.Ino == st.Ino && p.Reserve.unchanged(seen) {
-			return st, false, nil
 		}
 	}
 	return st, false, fmt.Errorf("%s comes and goes", path)

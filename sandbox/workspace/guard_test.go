@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -250,11 +251,13 @@ func TestReservedTogether(t *testing.T) {
 	const sessions, rounds = 8, 20
 	dir := sourceDir(t, nil)
 	p := placeholders(t, filepath.Join(t.TempDir(), "remembered"))
-	missing := []string{".envrc", ".git/config", ".git/hooks", ".vscode", ".mcp.json", ".claude/settings.json"}
+	paths := []string{".envrc", ".git/config", ".git/hooks", ".vscode", ".mcp.json", ".claude/settings.json", ".idea", ".x.json"}
 	var all sync.WaitGroup
 	for i := range sessions {
 		all.Go(func() {
 			for n := range rounds {
+				// Other paths each time: a number that is free again comes to be another path's.
+				missing := slices.DeleteFunc(slices.Clone(paths), func(string) bool { return rand.IntN(2) == 0 })
 				reserve := &Reservation{Placeholders: p, Session: fmt.Sprintf("s%d-%d", i, n), Caller: owner.caller(), Source: sandbox.Source{Path: dir}}
 				fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 				if err != nil {
@@ -276,6 +279,25 @@ func TestReservedTogether(t *testing.T) {
 	all.Wait()
 	if left := content(t, dir); len(left) > 0 {
 		t.Errorf("left: %q", left)
+	}
+}
+
+// What was looked at may have gone since, and its number be another's already: that one is not shared in its place.
+func TestNumberOfAnother(t *testing.T) {
+	for _, path := range []string{".envrc", ".vscode"} {
+		p := placeholders(t, filepath.Join(t.TempDir(), "remembered"))
+		one, other := Reservation{Placeholders: p, Session: "one"}, Reservation{Placeholders: p, Session: "other"}
+		st := unix.Stat_t{Dev: 1, Ino: 7}
+		seen := one.seen() // and .envrc is looked at
+		if err := other.made(path, "temporary", false, st); err != nil {
+			t.Fatal(err)
+		}
+		if same, err := one.share(".envrc", st, seen); same || err != nil || len(p.held["one"]) > 0 {
+			t.Errorf("%s made since, of the same number: same %v, %v, held %d", path, same, err, len(p.held["one"]))
+		}
+		if same, err := one.share(".envrc", st, one.seen()); !same || err != nil || len(p.held["one"]) != 1 {
+			t.Errorf("looked at again: same %v, %v, held %d", same, err, len(p.held["one"]))
+		}
 	}
 }
 

@@ -44,6 +44,7 @@ type placeholder struct {
 	Dir      bool
 	Dev, Ino uint64 // zero until it is there
 	In       []byte // of a commit: the directory that Temp was last in, empty at its end; what is made for it has no Path
+	since    uint64 // seen, when it came to be this object
 	leaving  bool   // is being removed
 }
 
@@ -405,8 +406,8 @@ func (r *Reservation) unmade(at, temp string, dir bool) error { return r.begin(a
 func (r *Reservation) hold(h *placeholder) error {
 	r.Placeholders.mu.Lock()
 	defer r.Placeholders.mu.Unlock()
-	h.Caller, h.Source = r.Caller, r.Source
 	r.Placeholders.seen++
+	h.Caller, h.Source, h.since = r.Caller, r.Source, r.Placeholders.seen
 	return r.Placeholders.hold(r.Session, h)
 }
 
@@ -425,29 +426,40 @@ func (r *Reservation) has(at string, st unix.Stat_t) bool {
 	})
 }
 
-// share keeps a placeholder of another session's that is found at a path, until this one ends too. What is about to be
-// removed is gone when share returns, and not shared. seen is for unchanged.
-func (r *Reservation) share(at string, st unix.Stat_t) (shared bool, seen uint64, err error) {
+// seen is for share: it is asked for before what is at a path is looked at.
+func (r *Reservation) seen() uint64 {
+	if r == nil {
+		return 0
+	}
+	return r.Placeholders.count()
+}
+
+// share keeps what was found at a path until this session ends too, if it is a placeholder of another session's. It reports whether what was
+// found is still what it was, that or nobody's: a number is free for the next object as soon as one is removed, and what is
+// about to be removed is gone when share returns.
+func (r *Reservation) share(at string, st unix.Stat_t, seen uint64) (same bool, err error) {
 	p := r.Placeholders
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seen = p.seen
 	h := p.find(st.Dev, st.Ino, r.Session)
-	if h != nil && h.leaving {
+	if h == nil {
+		return p.seen == seen, nil
+	}
+	if h.leaving {
 		for h != nil && h.leaving {
 			p.left.Wait()
 			h = p.find(st.Dev, st.Ino, r.Session)
 		}
-		return false, seen, nil
+		return false, nil
+	}
+	if h.since > seen {
+		return false, nil
 	}
 	known := func(own *placeholder) bool {
 		return own.Path == at && own.Source == r.Source && own.Dev == st.Dev && own.Ino == st.Ino
 	}
-	if h == nil || slices.ContainsFunc(p.held[r.Session], known) {
-		return h != nil, seen, nil
+	if slices.ContainsFunc(p.held[r.Session], known) {
+		return true, nil
 	}
-	return true, seen, p.hold(r.Session, &placeholder{Caller: r.Caller, Source: r.Source, Path: at, Dir: h.Dir, Dev: st.Dev, Ino: st.Ino})
+	return true, p.hold(r.Session, &placeholder{Caller: r.Caller, Source: r.Source, Path: at, Dir: h.Dir, Dev: st.Dev, Ino: st.Ino, since: h.since})
 }
-
-// unchanged reports whether no placeholder has come or gone since.
-func (r *Reservation) unchanged(seen uint64) bool { return r.Placeholders.count() == seen }
