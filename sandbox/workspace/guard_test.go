@@ -474,6 +474,24 @@ func TestPlaceholders(t *testing.T) {
 	release("two")
 	there()
 
+	// Somebody outside removes one, as git clean does, and the next session's has its number: to each session its own.
+	for _, c := range []struct{ path, first, last string }{{".mcp.json", "one", "two"}, {".mcp.json", "two", "one"}, {"x", "one", "two"}, {"x", "two", "one"}} {
+		reserve("one", ".mcp.json")
+		if err := os.Remove(filepath.Join(dir, ".mcp.json")); err != nil {
+			t.Fatal(err)
+		}
+		reserve("two", c.path)
+		p.held["one"][0].Ino = p.held["two"][0].Ino
+		release(c.first)
+		if c.first == "one" {
+			there(c.path)
+		} else {
+			there()
+		}
+		release(c.last)
+		there()
+	}
+
 	reserve("one", ".mcp.json", "x")
 	if err := os.WriteFile(filepath.Join(dir, "x", "of the host"), nil, 0o644); err != nil {
 		t.Fatal(err)

@@ -43,8 +43,8 @@ type placeholder struct {
 	Temp     string // the name that it was made under, beside its own; "" if another session made it
 	Dir      bool
 	Dev, Ino uint64 // zero until it is there
+	Since    uint64 // seen, when it came to be this object: tells it from what has its number after it
 	In       []byte // of a commit: the directory that Temp was last in, empty at its end; what is made for it has no Path
-	since    uint64 // seen, when it came to be this object
 	leaving  bool   // is being removed
 }
 
@@ -69,6 +69,7 @@ func OpenPlaceholders(dir string, open func(sandbox.Source) (*os.File, error)) (
 				continue // the last one, of a runner that was killed while it wrote: nothing had been made yet
 			}
 			p.note(session, h)
+			p.seen = max(p.seen, h.Since)
 		}
 	}
 	return p, nil
@@ -172,11 +173,12 @@ func (p *Placeholders) release(session string, of *placeholder, own []*placehold
 		return err
 	})
 	p.mu.Lock()
-	// What others need is theirs from now on; of two that end together, one sees the other. Nobody shares what is being
-	// removed: who seems to is about to be rid of another object, which had the same number.
+	// What others need is theirs from now on; of two that end together, one sees the other. What has come to have its number since
+	// is theirs as well: somebody outside has removed ours.
 	p.held[session] = slices.DeleteFunc(p.held[session], func(h *placeholder) bool {
 		other := p.find(h.Dev, h.Ino, session)
-		return h.Source == of.Source && slices.Contains(own, h) && (err != nil || other != nil && !other.leaving)
+		theirs := other != nil && (other.Since > h.Since || other.Since == h.Since && !other.leaving)
+		return h.Source == of.Source && slices.Contains(own, h) && (err != nil || theirs)
 	})
 	var going []*placeholder
 	for _, h := range p.held[session] {
@@ -325,15 +327,16 @@ func unused(parent *os.File, name string, st unix.Stat_t, content string) bool {
 	return err == nil && string(has) == content
 }
 
-// find returns a placeholder that is this object, of any session but one: of one that stays, if there is such. The caller holds mu.
+// find returns the placeholder that is this object, of any session but one: of those that have had its number the last, and of one
+// that stays, if there is such. The caller holds mu.
 func (p *Placeholders) find(dev, ino uint64, but string) (found *placeholder) {
 	for session, held := range p.held {
 		for _, h := range held {
 			if session == but || h.Ino == 0 || h.Dev != dev || h.Ino != ino {
 				continue
 			}
-			if found = h; !h.leaving {
-				return found
+			if found == nil || h.Since > found.Since || h.Since == found.Since && found.leaving {
+				found = h
 			}
 		}
 	}
@@ -407,7 +410,7 @@ func (r *Reservation) hold(h *placeholder) error {
 	r.Placeholders.mu.Lock()
 	defer r.Placeholders.mu.Unlock()
 	r.Placeholders.seen++
-	h.Caller, h.Source, h.since = r.Caller, r.Source, r.Placeholders.seen
+	h.Caller, h.Source, h.Since = r.Caller, r.Source, r.Placeholders.seen
 	return r.Placeholders.hold(r.Session, h)
 }
 
@@ -452,7 +455,7 @@ func (r *Reservation) share(at string, st unix.Stat_t, seen uint64) (same bool, 
 		}
 		return false, nil
 	}
-	if h.since > seen {
+	if h.Since > seen {
 		return false, nil
 	}
 	known := func(own *placeholder) bool {
@@ -461,5 +464,5 @@ func (r *Reservation) share(at string, st unix.Stat_t, seen uint64) (same bool, 
 	if slices.ContainsFunc(p.held[r.Session], known) {
 		return true, nil
 	}
-	return true, p.hold(r.Session, &placeholder{Caller: r.Caller, Source: r.Source, Path: at, Dir: h.Dir, Dev: st.Dev, Ino: st.Ino, since: h.since})
+	return true, p.hold(r.Session, &placeholder{Caller: r.Caller, Source: r.Source, Path: at, Dir: h.Dir, Dev: st.Dev, Ino: st.Ino, Since: h.Since})
 }
