@@ -312,20 +312,19 @@ func TestPlay(t *testing.T) {
 	if err := os.WriteFile(file+".raw", raw.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	q.keys("clear; cat "+file+".raw; sleep 100", "Enter")
+	q.keys("clear; cat "+file+".raw; read", "Enter")
 	if got := q.screen(`^(hello from the editor\n){4}~`); got != was {
 		t.Errorf("played:\n%s\nit was:\n%s", got, was)
 	}
 	blank := func() {
-		q.keys("C-c")
-		q.keys("reset; clear", "Enter")
+		q.keys("Enter", "reset; clear", "Enter")
 		q.screen(`^host>$`)
 	}
 	blank()
 	t.Run("asciinema", func(t *testing.T) {
 		line := asciinema(t, "play --speed 1000 "+file)
 		defer blank()
-		q.keys("clear; "+line+"; echo played=$? >"+file+".told; sleep 100", "Enter")
+		q.keys("clear; "+line+"; echo played=$? >"+file+".told; read", "Enter")
 		if got := q.screen(`^(hello from the editor\n){4}~`); got != was {
 			t.Errorf("asciinema played:\n%s\nit was:\n%s", got, was)
 		}
