@@ -294,8 +294,8 @@ func (f *faults) refuse(call string, k int) *attempt {
 	if wrong := a.wrong(madeUpFor); wrong != "" {
 		f.Errorf("%s: %s", what, wrong)
 	}
-	if call == "fcntl" && strings.Contains(a.text(), "route netlink") {
-		// The netlink library keeps a socket that it cannot set non-blocking, and so does this runner. No kernel refuses that.
+	if call == "fcntl" && byNetlink.MatchString(a.text()) {
+		// The netlink libraries keep a socket that they cannot set non-blocking, and so does this runner. No kernel refuses that.
 		if err := f.d.Stop(); err != nil {
 			f.Fatal(err)
 		}
@@ -304,6 +304,8 @@ func (f *faults) refuse(call string, k int) *attempt {
 	f.rest(what, a)
 	return a
 }
+
+var byNetlink = regexp.MustCompile(`route netlink: |(nftables|chain \w+): setnonblock: `)
 
 // start starts a daemon after one that has ended.
 func (f *faults) start() {

@@ -160,7 +160,12 @@ func (l *Leaf) make(controller string) error {
 	above := s.group(controller)
 	if controller == "memory" {
 		// Before 5.11 a group could be exempt from the ceilings above it.
-		if nested, err := number(above.file("memory.use_hierarchy")); err == nil && nested == 0 {
+		nested, err := number(above.file("memory.use_hierarchy"))
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return fmt.Errorf("cgroup of an execution: %w", err)
+		case nested == 0:
 			return sandbox.Errorf(sandbox.CodeUnsupported, "memory ceiling of an execution: cgroup %s is not hierarchical", above.rel)
 		}
 	}

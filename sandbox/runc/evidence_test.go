@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/internal/thread"
@@ -309,6 +310,23 @@ func TestMeddled(t *testing.T) {
 				t.Error("nothing was changed")
 			}
 		})
+	}
+}
+
+// A masked path that the kernel does not speak of is proved as little as one that shows something else.
+func TestMaskUnseen(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("proc", filepath.Join(dir, "proc")); err != nil { // where no lookup ends
+		t.Fatal(err)
+	}
+	root, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	p := &proof{session: &session{}, config: &specs.Spec{Linux: &specs.Linux{MaskedPaths: []string{"/proc/keys"}}}}
+	if err := p.objects(view{root}); err == nil || !strings.Contains(err.Error(), "/proc/keys") {
+		t.Errorf("proved: %v", err)
 	}
 }
 

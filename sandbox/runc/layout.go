@@ -101,7 +101,10 @@ func (l *layout) mount(r *Runner, spec sandbox.Spec, base uint32, m sandbox.Moun
 		if f, err = reopen(m.Source, shared); err != nil {
 			return err
 		}
-		return unix.Fstat(int(f.Fd()), &st)
+		if err = unix.Fstat(int(f.Fd()), &st); err != nil {
+			f.Close()
+		}
+		return err
 	})
 	if err != nil {
 		return err

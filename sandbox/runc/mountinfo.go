@@ -179,7 +179,12 @@ func (p *proof) objects(inside view) error {
 	}
 	there := slices.Clone(nodes)
 	for _, path := range p.config.Linux.MaskedPaths {
-		if st, err := inside.stat(path); err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		st, err := inside.stat(path)
+		switch {
+		case errors.Is(err, unix.ENOENT):
+		case err != nil:
+			return fmt.Errorf("%s: %w", path, err)
+		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 			null := nodes[0]
 			null.path = path
 			there = append(there, null)

@@ -771,3 +771,20 @@ func TestRemoveUnseen(t *testing.T) {
 		t.Errorf("nothing there: %v", err)
 	}
 }
+
+// What the kernel does not say of a directory is no answer: what it replaced would be seen again.
+func TestOpaqueUnsaid(t *testing.T) {
+	dir := openDir(t, t.TempDir())
+	defer dir.Close()
+	if opaque, err := isOpaque(dir); err == nil { // a descriptor that is for its place only
+		t.Errorf("opaque %v, and the kernel has not been asked", opaque)
+	}
+	asked, err := os.Open(dir.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer asked.Close()
+	if opaque, err := isOpaque(asked); opaque || err != nil {
+		t.Errorf("an ordinary directory: opaque %v, %v", opaque, err)
+	}
+}

@@ -132,7 +132,11 @@ func (w *walk) names(at string, alone bool, from string) (names []string, more, 
 			return err
 		}
 		defer dir.Close()
-		opaque = alone || isOpaque(dir)
+		noted, err := isOpaque(dir)
+		if err != nil {
+			return err
+		}
+		opaque = alone || noted
 		names, more, err = least(w.ctx, dir, from, batch)
 		return err
 	})
@@ -168,10 +172,13 @@ func (w *walk) names(at string, alone bool, from string) (names []string, more, 
 }
 
 // isOpaque reports whether the kernel has noted that nothing of the directory below is visible.
-func isOpaque(dir *os.File) bool {
+func isOpaque(dir *os.File) (bool, error) {
 	var value [2]byte
 	n, err := unix.Fgetxattr(int(dir.Fd()), "trusted.overlay.opaque", value[:])
-	return err == nil && n == 1 && value[0] == 'y'
+	if errors.Is(err, unix.ENODATA) {
+		return false, nil
+	}
+	return err == nil && n == 1 && value[0] == 'y', err
 }
 
 // least returns the n least names of a directory that are not less than from, and whether there are more.
