@@ -27,7 +27,8 @@ const (
 	// in the pipe already, and the end of the pipe may never come.
 	drainBackground = 50 * time.Millisecond
 	// reapLimit is how long a killed tree may stay: a process that waits for a dead
-	// disk or a hung file system does not die, and its caller has a right to an answer.
+	// disk or a hung file system does not die, and its caller has a right to an answer. Output that the
+	// command has written, and nobody has come to take out of its pipe yet, has as long.
 	reapLimit = 10 * time.Second
 	// startLimit is how long a command may take to start, which takes milliseconds. What
 	// runs in the session already has its identity, and can stop it before it executes; init
@@ -248,7 +249,7 @@ func (x *execution) finish(ctx context.Context, s *Supervisor, proc *sandbox.Pro
 	if x.input != nil {
 		x.input.end()
 	}
-	x.await(x.drained)
+	x.await(x.drained, proc)
 	if !x.plan.exec.Background {
 		// Nothing of it is left. Who still holds its pipe was handed it by a process, and could
 		// collect those of any number of executions.
@@ -484,23 +485,44 @@ func (x *execution) mark(signal string) {
 	x.mu.Unlock()
 }
 
-// await gives output its time to arrive.
-func (x *execution) await(drained <-chan struct{}) {
+// await gives output its time to arrive: to the end of the pipes or, where that does not come, until what was in them when the command ended
+// is out of them, however busy the machine is.
+func (x *execution) await(drained <-chan struct{}, proc *sandbox.Process) {
 	select {
 	case <-drained: // the common case costs no timer
 		return
 	default:
 	}
-	limit := drainLimit
+	follows := drainLimit
 	if x.plan.exec.Background {
-		limit = drainBackground
+		follows = drainBackground
 	}
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case <-drained:
-	case <-t.C:
+	due, look, limit := x.ahead(proc), time.NewTimer(follows), time.NewTimer(reapLimit)
+	defer look.Stop()
+	defer limit.Stop()
+	for {
+		select {
+		case <-drained:
+			return
+		case <-limit.C: // the disk hangs that it is kept on
+			return
+		case <-look.C:
+			if stdout, stderr := x.written(); stdout >= due[0] && stderr >= due[1] {
+				return
+			}
+			look.Reset(time.Millisecond)
+		}
 	}
+}
+
+// ahead is what written will be when all has been taken out of the pipes that is in them now.
+func (x *execution) ahead(proc *sandbox.Process) (due [2]int64) {
+	for i, from := range []io.Reader{proc.Stdout, proc.Stderr} {
+		if pipe, ok := from.(*os.File); ok && x.log != nil {
+			due[i] = x.log.Ahead([]spool.Stream{spool.Stdout, spool.Stderr}[i], pipe)
+		}
+	}
+	return due
 }
 
 // written is what the command has written so far, kept or not.

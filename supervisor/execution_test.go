@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/stockade-dev/stockade/internal/spool"
+	"github.com/stockade-dev/stockade/sandbox"
 	"github.com/stockade-dev/stockade/supervisor/api"
 	"github.com/stockade-dev/stockade/supervisor/ledger"
 )
@@ -248,6 +252,38 @@ func TestLeftoversDoNotHoldTheReceipt(t *testing.T) {
 			t.Errorf("%+v after %v", r.Payload.Exec, time.Since(began))
 		}
 		b.close(id)
+	})
+}
+
+// What a command has written is waited for, though what it leaves behind has its pipe, and however long a busy machine takes to take it out; but
+// not what is written after it.
+func TestLastWordsBesideLeftovers(t *testing.T) {
+	logs, err := spool.Open(t.TempDir() + "/spool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := w.WriteString("last words"); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		x := &execution{log: logs.Create("x", 1000), plan: execPlan{exec: sandbox.Exec{Background: true}}}
+		began := time.Now()
+		const busy = 3 * time.Second
+		go func() {
+			time.Sleep(busy)
+			_, _ = w.WriteString(", and others")
+			w.Close()
+			_ = x.log.Drain(spool.Stdout, r)
+		}()
+		x.await(make(chan struct{}), &sandbox.Process{Stdout: r, Stderr: io.NopCloser(strings.NewReader(""))})
+		if took, has := time.Since(began), x.log.Total(spool.Stdout); took < busy || took > reapLimit || has < int64(len("last words")) {
+			t.Errorf("%d bytes after %v", has, took)
+		}
 	})
 }
 

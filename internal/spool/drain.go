@@ -50,6 +50,24 @@ func (l *Log) Drain(st Stream, pipe *os.File) error {
 	return nil
 }
 
+// Ahead is what Total will be at least when what is in the pipe now has been drained, by which time it may hold more.
+func (l *Log) Ahead(st Stream, pipe *os.File) int64 {
+	s := &l.streams[st]
+	s.moving.Lock()
+	defer s.moving.Unlock()
+	total := l.Total(st)
+	conn, err := pipe.SyscallConn()
+	if err != nil || l.sealed || s.final {
+		return total
+	}
+	_ = conn.Control(func(fd uintptr) { // not of one that is closed
+		if n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ); err == nil {
+			total += int64(n)
+		}
+	})
+	return total
+}
+
 type drain struct {
 	log    *Log
 	st     Stream

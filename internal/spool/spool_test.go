@@ -162,6 +162,29 @@ func TestClosedPipe(t *testing.T) {
 	}
 }
 
+// What is in a pipe is ahead of what has come out of it, until it has.
+func TestAhead(t *testing.T) {
+	l := create(t, fresh(t), "x", 3) // what is not kept counts as well
+	r, w := pipe(t)
+	if _, err := w.WriteString("words"); err != nil {
+		t.Fatal(err)
+	}
+	if total, ahead := l.Total(Stdout), l.Ahead(Stdout, r); total != 0 || ahead != 5 {
+		t.Errorf("in the pipe: %d, ahead %d", total, ahead)
+	}
+	w.Close()
+	if err := l.Drain(Stdout, r); err != nil {
+		t.Fatal(err)
+	}
+	if total, ahead := l.Total(Stdout), l.Ahead(Stdout, r); total != 5 || ahead != 5 {
+		t.Errorf("out of it: %d, ahead %d", total, ahead)
+	}
+	r.Close()
+	if ahead := l.Ahead(Stdout, r); ahead != 5 {
+		t.Errorf("closed: %d", ahead)
+	}
+}
+
 // A silent command costs no file, one of a single chunk one.
 func TestFiles(t *testing.T) {
 	s := fresh(t)

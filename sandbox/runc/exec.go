@@ -272,7 +272,9 @@ func (x *execution) follow(process *guest.Process) {
 	if !ok { // init is gone, and the kernel has killed everything inside
 		exit.Status = syscall.WaitStatus(syscall.SIGKILL)
 	}
-	if !x.background {
+	if x.background {
+		x.settle()
+	} else {
 		x.hearOut()
 		x.empty()
 	}

@@ -25,6 +25,7 @@ type held struct {
 	stdout, stderr *os.File               // the ends that are read; nil once released
 	outlet         *os.File               // of a terminal: where what comes out of stdin, its master, is pumped to stdout; nil once it has ended
 	pumped         chan struct{}          // closed when nobody pumps; nil of what has no terminal
+	moving         sync.Mutex             // held while output of a terminal moves
 	result         *sandbox.Result        // once it has ended
 	watchers       []func(sandbox.Result) // of the daemon that is connected, told when it ends
 	told           bool                   // its end, to all of them; only its leaf may be left of it

@@ -59,7 +59,11 @@ func (x *execution) pump() {
 	master, outlet := x.stdin, x.outlet
 	go func() {
 		defer close(pumped)
-		err := pumpOut(master, outlet, splice)
+		err := pumpOut(master, outlet, func(from, to int) (int64, error) {
+			x.moving.Lock()
+			defer x.moving.Unlock()
+			return splice(from, to)
+		})
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return // to be gone on with
 		}
@@ -68,6 +72,35 @@ func (x *execution) pump() {
 		outlet.Close()
 		x.outlet = nil
 	}()
+}
+
+// settle waits until what a command has written to its terminal is in the pipe, where those that it leaves behind may have the terminal on.
+func (x *execution) settle() {
+	x.session.mu.Lock()
+	master, open := x.stdin, x.outlet != nil
+	x.session.mu.Unlock()
+	if !open || master == nil {
+		return
+	}
+	for end := time.Now().Add(hearing); x.unmoved(master) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// unmoved reports whether a terminal has output that is not in the pipe yet. The kernel brings what is on its way to it before it answers.
+func (x *execution) unmoved(master *os.File) (is bool) {
+	x.moving.Lock()
+	defer x.moving.Unlock()
+	conn, err := master.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = conn.Control(func(fd uintptr) { // not of one that is closed
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, 0)
+		is = err == unix.EINTR || n > 0 && p[0].Revents&unix.POLLIN != 0
+	})
+	return is
 }
 
 // terminals are the executions that have one.

@@ -325,6 +325,37 @@ func TestLastOutput(t *testing.T) {
 	}
 }
 
+// TestUnmoved: output that has not been moved out of a terminal is seen, also while the kernel has it on its way.
+func TestUnmoved(t *testing.T) {
+	master, slave := pair(t)
+	defer master.Close()
+	defer slave.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	x := &execution{}
+	for range 1000 {
+		if _, err := slave.WriteString("words"); err != nil {
+			t.Fatal(err)
+		}
+		if !x.unmoved(master) {
+			t.Fatal("output is there, and not seen")
+		}
+		if n, err := splice(int(master.Fd()), int(w.Fd())); n != 5 || err != nil {
+			t.Fatal(n, err)
+		}
+		if x.unmoved(master) {
+			t.Fatal("all has been moved")
+		}
+		if _, err := io.ReadFull(r, make([]byte, 5)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // pair is a terminal of the host's, and its master.
 func pair(t *testing.T) (master, slave *os.File) {
 	t.Helper()
