@@ -497,17 +497,18 @@ func (x *execution) await(drained <-chan struct{}, proc *sandbox.Process) {
 	if x.plan.exec.Background {
 		follows = drainBackground
 	}
-	due, look, limit := x.ahead(proc), time.NewTimer(follows), time.NewTimer(reapLimit)
+	stdoutDue, stderrDue := x.ahead(spool.Stdout, proc.Stdout), x.ahead(spool.Stderr, proc.Stderr)
+	look, limit := time.NewTimer(follows), time.NewTimer(reapLimit)
 	defer look.Stop()
 	defer limit.Stop()
 	for {
 		select {
 		case <-drained:
 			return
-		case <-limit.C: // the disk hangs that it is kept on
+		case <-limit.C: // nobody takes it out
 			return
 		case <-look.C:
-			if stdout, stderr := x.written(); stdout >= due[0] && stderr >= due[1] {
+			if stdout, stderr := x.written(); stdout >= stdoutDue && stderr >= stderrDue {
 				return
 			}
 			look.Reset(time.Millisecond)
@@ -515,14 +516,13 @@ func (x *execution) await(drained <-chan struct{}, proc *sandbox.Process) {
 	}
 }
 
-// ahead is what written will be when all has been taken out of the pipes that is in them now.
-func (x *execution) ahead(proc *sandbox.Process) (due [2]int64) {
-	for i, from := range []io.Reader{proc.Stdout, proc.Stderr} {
-		if pipe, ok := from.(*os.File); ok && x.log != nil {
-			due[i] = x.log.Ahead([]spool.Stream{spool.Stdout, spool.Stderr}[i], pipe)
-		}
+// ahead is what written will be of a stream when all has been taken out of its pipe that is in it now.
+func (x *execution) ahead(st spool.Stream, from io.Reader) int64 {
+	pipe, ok := from.(*os.File)
+	if !ok || x.log == nil {
+		return 0
 	}
-	return due
+	return x.log.Ahead(st, pipe)
 }
 
 // written is what the command has written so far, kept or not.

@@ -129,19 +129,34 @@ func (p *proof) expected(inside view) (map[string]mountLine, error) {
 			want[path] = mountLine{root: below, kind: fs, options: "ro,nosuid,nodev,noexec,relatime"}
 		}
 	}
+	files, dirs, err := p.masked(inside)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range files {
+		want[path] = null
+	}
+	for _, path := range dirs {
+		want[path] = mountLine{root: "/", kind: "tmpfs", options: "ro,relatime", super: []string{"nr_inodes=1"}} // itself: nothing can be in it
+	}
+	return want, nil
+}
+
+// masked are those of the masked paths that this kernel has.
+func (p *proof) masked(inside view) (files, dirs []string, err error) {
 	for _, path := range p.config.Linux.MaskedPaths {
 		st, err := inside.stat(path)
 		switch {
 		case errors.Is(err, unix.ENOENT):
 		case err != nil:
-			return nil, err
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		case st.Mode&unix.S_IFMT == unix.S_IFDIR:
-			want[path] = mountLine{root: "/", kind: "tmpfs", options: "ro,relatime", super: []string{"nr_inodes=1"}} // itself: nothing can be in it
+			dirs = append(dirs, path)
 		default:
-			want[path] = null
+			files = append(files, path)
 		}
 	}
-	return want, nil
+	return files, dirs, nil
 }
 
 // kernelMount says of a path in one of the kernel's file systems which that is, and what it is called there.
@@ -177,18 +192,15 @@ func (p *proof) objects(inside view) error {
 			return fmt.Errorf("%s is not what was to be mounted there", a.target)
 		}
 	}
+	masked, _, err := p.masked(inside)
+	if err != nil {
+		return err
+	}
 	there := slices.Clone(nodes)
-	for _, path := range p.config.Linux.MaskedPaths {
-		st, err := inside.stat(path)
-		switch {
-		case errors.Is(err, unix.ENOENT):
-		case err != nil:
-			return fmt.Errorf("%s: %w", path, err)
-		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-			null := nodes[0]
-			null.path = path
-			there = append(there, null)
-		}
+	for _, path := range masked {
+		null := nodes[0]
+		null.path = path
+		there = append(there, null)
 	}
 	for _, n := range there {
 		st, err := inside.stat(n.path)

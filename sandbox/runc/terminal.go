@@ -96,9 +96,8 @@ func (x *execution) unmoved(master *os.File) (is bool) {
 		return false
 	}
 	_ = conn.Control(func(fd uintptr) { // not of one that is closed
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(p, 0)
-		is = err == unix.EINTR || n > 0 && p[0].Revents&unix.POLLIN != 0
+		events, err := poll(int(fd), unix.POLLIN)
+		is = err == nil && events&unix.POLLIN != 0
 	})
 	return is
 }
@@ -201,10 +200,16 @@ func splice(from, to int) (int64, error) {
 
 // hasRoom says whether a pipe has room, or nobody reads it: then a write says so.
 func hasRoom(fd int) bool {
-	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	events, err := poll(fd, unix.POLLOUT)
+	return err != nil || events != 0
+}
+
+// poll says which events there are, and does not wait for any.
+func poll(fd int, events int16) (int16, error) {
+	p := []unix.PollFd{{Fd: int32(fd), Events: events}}
 	for {
 		if _, err := unix.Poll(p, 0); err != unix.EINTR {
-			return err != nil || p[0].Revents != 0
+			return p[0].Revents, err
 		}
 	}
 }

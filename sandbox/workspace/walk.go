@@ -132,11 +132,11 @@ func (w *walk) names(at string, alone bool, from string) (names []string, more, 
 			return err
 		}
 		defer dir.Close()
-		noted, err := isOpaque(dir)
-		if err != nil {
-			return err
+		if opaque = alone; !opaque {
+			if opaque, err = isOpaque(dir); err != nil {
+				return err
+			}
 		}
-		opaque = alone || noted
 		names, more, err = least(w.ctx, dir, from, batch)
 		return err
 	})
