@@ -28,6 +28,9 @@ func (s *Supervisor) record(ctx context.Context, write writer, records ...ledger
 	}
 	began := time.Now()
 	first, err = write(ctx, encoded...)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // withdrawn: nothing was written, and nothing is wrong with the journal
+		return 0, api.Errorf(api.CodeJournalFailed, "the record was withdrawn: %v", ctx.Err())
+	}
 	s.metrics.Appended(size(encoded), time.Since(began), err)
 	if errors.Is(err, journal.ErrTooLarge) {
 		return 0, errTooLarge

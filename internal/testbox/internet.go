@@ -36,17 +36,31 @@ const resolver = "11.0.0.53"
 // NewInternet makes one that knows the names. The caller closes it.
 func NewInternet(names map[string][]string) (*Internet, error) {
 	i := &Internet{names: names, calls: make(chan func())}
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread, whose namespaces nobody else may get, ends here
-		for call := range i.calls {
-			call()
-		}
-	}()
+	go i.live()
 	if err := i.Within(i.furnish); err != nil {
 		i.Close()
 		return nil, fmt.Errorf("internet: %w", err)
 	}
 	return i, nil
+}
+
+// live has a thread of its own, whose namespaces nobody else may get: it ends with it. The main one would not end, and is the one by
+// which /proc/self tells of the process: while that is held, another is found.
+func (i *Internet) live() {
+	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		defer runtime.UnlockOSThread()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			i.live()
+		}()
+		<-done
+		return
+	}
+	for call := range i.calls {
+		call()
+	}
 }
 
 // Within calls fn on a thread that is in it. What fn starts is in it, too.
