@@ -29,6 +29,7 @@ func (s *Supervisor) record(ctx context.Context, write writer, records ...ledger
 	began := time.Now()
 	first, err = write(ctx, encoded...)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // withdrawn: nothing was written, and nothing is wrong with the journal
+		s.log.Info("a record was withdrawn", "error", err)
 		return 0, api.Errorf(api.CodeJournalFailed, "the record was withdrawn: %v", ctx.Err())
 	}
 	s.metrics.Appended(size(encoded), time.Since(began), err)
